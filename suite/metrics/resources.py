@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from suite.log.model import Record
+from collections.abc import Sequence
+
+from suite.log.model import Record, Repeat
 from suite.log.units import count
 from suite.metrics.counters import deltas, rate, sampled
 from suite.metrics.machine import at, devices, facts
@@ -32,7 +34,7 @@ def resources_of(record: Record) -> dict[str, Metric]:
     for name, field, scale, unit in _SAMPLED:
         found[name] = sampled(done, field, scale, unit) if of_gpu else missing(_NO_ACCELERATOR)
     found["cpu_percent"] = _share_of_threads(record, metrics["cpu_worker_cores"])
-    found["host_memory_bytes"] = sampled(done, "rss_bytes", 1.0, "bytes", of="processes")
+    found["host_memory_bytes"] = _memory(done)
     read = deltas(done, "processes.read_bytes")
     note = f"mean, counters over {count(len(done), 'window')}"
     found["disk_read_mb_per_s"] = (
@@ -40,6 +42,19 @@ def resources_of(record: Record) -> dict[str, Metric]:
     )
     found["gpu_power_w"] = metrics["gpu_power_w"]
     return found
+
+
+def _memory(done: Sequence[Repeat]) -> Metric:
+    """Resident memory of the run's processes: by samples, in a run without any by readings at the windows."""
+    found = sampled(done, "rss_bytes", 1.0, "bytes", of="processes")
+    if found.value is not None:
+        return found
+    ends = [
+        event for repeat in done for pair in repeat.counter_pairs() for event in pair if event is not None
+    ]
+    values = [value for event in ends if (value := at(event.data, "processes.rss_bytes")) is not None]
+    note = f"mean of {len(values)} readings at window start and end"
+    return Metric(sum(values) / len(values), "bytes", note=note) if values else found
 
 
 def _share_of_threads(record: Record, cores: Metric) -> Metric:

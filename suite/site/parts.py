@@ -125,11 +125,22 @@ def shown(metric: Metric) -> str:
     return f"not measured: {metric.reason}" if metric.value is None else quantity(metric.value, metric.unit)
 
 
-def table(heads: Sequence[Node], rows: Iterable[Node], caption: str, **attributes: str | bool | None) -> Html:
-    """A table that scrolls sideways by itself on a narrow screen, also with the keyboard."""
+def table(
+    heads: Sequence[Node],
+    rows: Iterable[Node],
+    caption: str,
+    *,
+    quiet: bool = False,
+    **attributes: str | bool | None,
+) -> Html:
+    """A table that scrolls sideways by itself on a narrow screen, also with the keyboard.
+
+    ``quiet``: only screen readers get the caption, because a heading says the same.
+    """
     body = tag("tbody", rows)
     head = tag("thead", tag("tr", [one if _is_cell(one) else tag("th", one, scope="col") for one in heads]))
-    made = tag("table", tag("caption", caption), head, body, **attributes)
+    title = tag("caption", caption, class_="quiet" if quiet else None)
+    made = tag("table", title, head, body, **attributes)
     return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
@@ -144,7 +155,7 @@ def plot(figure: Figure, ids: str, watermark: str = "", *, numbers: bool = True)
         for row in figure.table.rows
     ]
     heads = [head(name, numeric=index > 0) for index, name in enumerate(figure.table.headings)]
-    shown = tag("details", tag("summary", "Numbers"), table(heads, rows, figure.title))
+    shown = tag("details", tag("summary", "Numbers"), table(heads, rows, figure.title, quiet=True))
     return tag("figure", box, shown, class_="plot")
 
 
@@ -201,7 +212,13 @@ def device_of(result: Result) -> str:
 
 
 def results_table(
-    results: Sequence[Result], links: Links, caption: str, *, filters: bool = False, index: bool = False
+    results: Sequence[Result],
+    links: Links,
+    caption: str,
+    *,
+    filters: bool = False,
+    index: bool = False,
+    quiet: bool = False,
 ) -> Html:
     """One row per result; the script adds filters with ``filters``, and boxes to compare in the ``index``."""
     heads = [
@@ -215,7 +232,6 @@ def results_table(
         head("score", numeric=True),
         head("unit"),
         head("95 % interval", numeric=True),
-        head("CV / %", numeric=True),
         head("division", filtered="division"),
         head("level"),
         head("status"),
@@ -224,7 +240,9 @@ def results_table(
         head("date"),
     ]
     rows = [result_row(result, links) for result in results]
-    return table(heads, rows, caption, class_="results", data_filters=filters or index, data_compare=index)
+    return table(
+        heads, rows, caption, quiet=quiet, class_="results", data_filters=filters or index, data_compare=index
+    )
 
 
 def result_row(result: Result, links: Links) -> Html:
@@ -249,7 +267,6 @@ def result_row(result: Result, links: Links) -> Html:
         number(value, "score"),
         cell(unit if unit != OOM else "out of memory"),
         interval(low, high),
-        number(None if result.rejected else result.row.metrics.get("cv_percent"), "cv_percent"),
         tag("td", division_badge(result), f" {scale} scale" if scale == "mini" else None),
         tag("td", level_badge(result)),
         tag("td", status_badge(result)),
@@ -265,7 +282,7 @@ def interval(low: Metric | None, high: Metric | None) -> Html:
     first, last = value_of(low), value_of(high)
     if first is None or last is None:
         return tag("td", DASH, class_="n")
-    return tag("td", f"{significant(first)} to {significant(last)}", class_="n", data_sort=repr(first))
+    return tag("td", f"{significant(first)} – {significant(last)}", class_="n", data_sort=repr(first))
 
 
 def resources_table(results: Sequence[Result], links: Links, caption: str) -> Html:
@@ -273,17 +290,22 @@ def resources_table(results: Sequence[Result], links: Links, caption: str) -> Ht
     shown_results = [one for one in results if one.facts.get("resources") and not one.rejected]
     if not shown_results:
         return Html("")
+    columns = [
+        one
+        for one in RESOURCES
+        if any(result.facts["resources"][one[0]]["value"] is not None for result in shown_results)
+    ]
     heads = [
         *(head(name) for name in ("framework", "phase", "precision")),
         head("batch", numeric=True),
         head("device"),
-        *(head(label, numeric=True) for _, label in RESOURCES),
+        *(head(label, numeric=True) for _, label in columns),
     ]
-    rows = [_resources_row(result, links) for result in shown_results]
-    return table(heads, rows, caption)
+    rows = [_resources_row(result, links, [name for name, _ in columns]) for result in shown_results]
+    return table(heads, rows, caption, class_="resources")
 
 
-def _resources_row(result: Result, links: Links) -> Html:
+def _resources_row(result: Result, links: Links, columns: Sequence[str]) -> Html:
     metrics = {name: Metric(**value) for name, value in result.facts["resources"].items()}
     return tag(
         "tr",
@@ -292,7 +314,7 @@ def _resources_row(result: Result, links: Links) -> Html:
         cell(key_of(result, "precision")),
         cell(batch_of(result), numeric=True, sort=batch_of(result)),
         cell(device_of(result)),
-        [number(metrics.get(name), name, scale_of(name)) for name, _ in RESOURCES],
+        [number(metrics.get(name), name, scale_of(name)) for name in columns],
     )
 
 

@@ -151,13 +151,13 @@
     var button = make("button", "Compare selected", { type: "button" });
     button.disabled = true;
     var heading = make("th", "", { scope: "col" });
-    heading.appendChild(make("span", "compare"));
-    table.tHead.rows[0].appendChild(heading);
+    heading.appendChild(make("span", "compare", { "class": "unseen" }));
+    table.tHead.rows[0].insertBefore(heading, table.tHead.rows[0].cells[0]);
     var boxes = rows.map(function (row) {
       var box = make("input", null, { type: "checkbox", "aria-label": "compare " + row.cells[0].textContent + " " + row.cells[1].textContent + " " + row.cells[2].textContent });
       var cell = make("td");
       if (!row.classList.contains("gone")) cell.appendChild(box);
-      row.appendChild(cell);
+      row.insertBefore(cell, row.cells[0]);
       box.addEventListener("change", function () { button.disabled = chosen().length < 2; });
       return box;
     });
@@ -248,16 +248,20 @@
       } else if (mixed) {
         place.appendChild(make("p", "The results are of different divisions or versions of the rules.", { "class": "callout" }));
       }
+      var facts = some.map(factsOf);
+      var names = data.names.filter(function (name) {
+        return facts.some(function (one) { return one[name] !== facts[0][name]; });
+      });
+      var meaning = names.filter(function (name) { return name.indexOf(data.meaning + "\t") === 0; });
+      if (comparable && meaning.length) {
+        place.appendChild(make("p", "The results do not measure the same: they differ in " + meaning.map(function (name) { return name.split("\t")[1]; }).join(", ") + ".", { "class": "callout" }));
+      }
       place.appendChild(make("h2", "Scores"));
       place.appendChild(tableOf("Scores; the ratio is to A", ["", "result", "score", "95 % interval", "score / A", "repeats"], some.map(function (one, index) {
         var ratio = comparable ? four(one.value / some[0].value) : "–";
         return [letters[index], one.title, one.shown, one.interval || "–", ratio, one.repeats.map(four).join(" · ") || "–"];
       })));
       place.appendChild(make("p", "An interval of the ratio needs the repeats of both logs: make compare computes it.", { "class": "note" }));
-      var facts = some.map(factsOf);
-      var names = data.names.filter(function (name) {
-        return facts.some(function (one) { return one[name] !== facts[0][name]; });
-      });
       place.appendChild(make("h2", "What differs"));
       if (!names.length) {
         place.appendChild(make("p", "No setting differs."));

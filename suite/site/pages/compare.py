@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from suite.compare.comparable import MEANING
 from suite.log.safe import safe
 from suite.log.units import significant
 from suite.site import parts
@@ -66,7 +67,7 @@ def _data(results: list[Result]) -> dict[str, Any]:
                         values.setdefault(text, len(values)),
                     ]
         rows.append(_row(result, facts))
-    return {"names": list(names), "values": list(values), "results": rows}
+    return {"meaning": MEANING, "names": list(names), "values": list(values), "results": rows}
 
 
 def _row(result: Result, facts: list[int]) -> dict[str, Any]:

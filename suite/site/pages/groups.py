@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from suite.figures.axis import Axis
+from suite.figures.dots import Dot, dots
+from suite.figures.frame import style
+from suite.log.units import quantity
 from suite.site import parts
 from suite.site.collect import Collection, Result
 from suite.site.html import Html, Node, tag
 from suite.site.shell import page
 
 _LINKS = parts.Links("../")
+_MOST_DOTS = 30  # results in one figure
 
 
 def pages(collection: Collection) -> Iterator[tuple[str, str]]:
@@ -29,19 +34,74 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
 def _workload(name: str, results: Sequence[Result]) -> str:
     """One section for each thing that is measured; within it, the highest score first."""
     body: list[Node] = [tag("p", "Workload", class_="kind"), tag("h1", name)]
-    for title, some in parts.grouped(results, _measured).items():
+    for number, (title, some) in enumerate(parts.grouped(results, _measured).items()):
+        ordered = _by_score(some)
         body += [
             tag("h2", title),
-            parts.results_table(_by_score(some), _LINKS, f"{name}, {title}: highest score first"),
+            _scores(title, some, f"scores-{number}"),
+            parts.results_table(ordered, _LINKS, f"{title}: the best score first", quiet=True),
+            parts.resources_table(ordered, _LINKS, "Use of the machine, means over soaks, windows and tail"),
         ]
-        body.append(
-            parts.resources_table(
-                _by_score(some),
-                _LINKS,
-                f"{name}, {title}: use of the machine, means over soaks, windows and tail",
+    return page(name, body, depth=1)
+
+
+def _scores(title: str, results: Sequence[Result], ids: str) -> Node:
+    """The scores as points with intervals and repeats, if there is more than one."""
+    scored = [one for one in results if parts.value_of(parts.score(one)[0]) is not None]
+    known = scored[:_MOST_DOTS]
+    if len(known) < 2:
+        return None
+    notes = [f"the first {_MOST_DOTS} of {len(scored)} results"] if len(known) < len(scored) else []
+    differing = _differing(known)
+    dots_of_results, series = [], sorted({str(parts.key_of(one, "framework")) for one in known})
+    for one in known:
+        value, low, high = map(parts.value_of, parts.score(one))
+        framework = str(parts.key_of(one, "framework"))
+        quality = one.row.group[2] == "quality"
+        rates = [] if quality else [1e9 * each["units"] / each["window_ns"] for each in one.facts["repeats"]]
+        dots_of_results.append(
+            Dot(
+                _name(one, differing),
+                value,
+                low,
+                high,
+                tuple(rates),
+                series=framework,
+                style=style(series.index(framework)),
             )
         )
-    return page(name, body, depth=1)
+    metric = parts.score(known[0])[0]
+    assert metric is not None
+    quality = known[0].row.group[2] == "quality"
+    axis = Axis("time to quality" if quality else "throughput", metric.unit)
+    figure = dots(title, axis, dots_of_results, notes=notes, lowest_first=quality)
+    return parts.plot(figure, ids, "practice" if known[0].row.group[0] == "practice" else "", numbers=False)
+
+
+def _differing(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """(group, fact) of all that differs between the results and is not in the name of each."""
+    facts = [one.facts["facts"] for one in results]
+    return [
+        (group, name)
+        for group in facts[0]
+        for name in sorted({name for one in facts for name in one[group]})
+        if name not in ("framework", "precision", "batch", "devices")
+        and len({str(one[group].get(name)) for one in facts}) > 1
+    ]
+
+
+def _name(result: Result, differing: Sequence[tuple[str, str]]) -> str:
+    """Framework, precision, batch and device of a result, and every setting in which the results differ."""
+    devices = parts.key_of(result, "devices")
+    device = f"{devices} x {result.row.device}" if devices and devices != 1 else result.row.device
+    known = [
+        parts.key_of(result, "framework"),
+        parts.key_of(result, "precision"),
+        f"batch {parts.batch_of(result)}",
+    ]
+    facts = result.facts["facts"]
+    others = [f"{name} {facts[group].get(name, 'not set')}" for group, name in differing]
+    return ", ".join(str(one) for one in [*known, device, *others, result.row.system] if one)
 
 
 def _measured(result: Result) -> str:
@@ -66,21 +126,17 @@ def _by_score(results: Sequence[Result]) -> list[Result]:
 
 def _system(results: Sequence[Result]) -> str:
     first = results[0]
+    submitter = parts.link(_LINKS.to(f"submitter/{first.submitter}.html"), first.submitter)
     body = [
         tag("p", "System", class_="kind"),
         tag("h1", first.row.system),
-        tag(
-            "p",
-            "Submitted by ",
-            parts.link(_LINKS.to(f"submitter/{first.submitter}.html"), first.submitter),
-            class_="lead",
-        ),
-        _description(first),
-        data_sheet(first),
+        tag("p", "Submitted by ", submitter, class_="lead"),
         tag("h2", "Results"),
-        parts.results_table(results, _LINKS, f"Results of {first.row.system}"),
+        parts.results_table(results, _LINKS, f"Results of {first.row.system}", quiet=True),
         tag("h2", "Use of the machine"),
-        parts.resources_table(results, _LINKS, "Means over soaks, windows and tail"),
+        parts.resources_table(results, _LINKS, "Means over soaks, windows and telemetry tail"),
+        data_sheet(first),
+        _description(first),
     ]
     return page(first.row.system, body, depth=1)
 
@@ -89,16 +145,24 @@ def _description(result: Result) -> Node:
     """The system description that was submitted with the result."""
     described: dict[str, Any] = (result.facts["entry"] or {}).get("system") or {}
     rows = [
-        (
-            name.replace("_", " "),
-            value if isinstance(value, (str, int)) else ", ".join(f"{a} {b}" for a, b in value.items()),
-        )
+        (name.replace("_", " "), _described(name, value))
         for name, value in described.items()
-        if value is not None and name not in ("format", "reasons") and isinstance(value, (str, int, dict))
+        if value is not None and name not in ("format", "reasons")
     ]
-    if not rows:
-        return None
-    return tag("details", tag("summary", "System description"), parts.definitions(rows), open=True)
+    return [tag("h2", "Description by the submitter"), parts.definitions(rows)] if rows else None
+
+
+def _described(name: str, value: Any) -> str:
+    """One fact of a system description with its unit (rules/1.0/schemas/system.json)."""
+    if isinstance(value, dict):
+        return ", ".join(f"{part} {one}" for part, one in value.items())
+    if type(value) is not int:
+        return str(value)
+    if name.endswith("_capacity"):
+        return quantity(value, "bytes")
+    if name.endswith("_frequency"):
+        return f"{value} MHz"
+    return f"{value / 1000:g} W" if name.endswith("_power_limit") else str(value)
 
 
 def data_sheet(result: Result) -> Html:

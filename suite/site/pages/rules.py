@@ -46,7 +46,7 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
         heads = ["rule", "severity", "what must hold", "fix"]
         body += [
             tag("h2", area, id=area),
-            parts.table(heads, [_row(*one) for one in members], f"Rules {area}"),
+            parts.table(heads, [_row(*one) for one in members], f"Rules {area}", quiet=True),
         ]
     yield "rules.html", page("Rules", body, current="rules.html")
 
