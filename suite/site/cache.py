@@ -1,6 +1,6 @@
 """What was computed before: facts and pages by the digest of everything that they follow from.
 
-A result's key covers the bytes of its files, its place in the folder, the registry, all rules and all code of
+A result's key covers the bytes of its files, its path in the folder, the registry, all rules and all code of
 the suite. An entry is therefore never stale; the folder may be deleted at any time.
 """
 
@@ -96,11 +96,11 @@ def write(path: Path, data: bytes) -> None:
 
 
 def key_of(files: Cache, folder: Path, root: Path, registry: str) -> str:
-    """The key of the result in ``folder``: its files, its place below ``root``, registry, rules and code."""
-    place = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
+    """The key of the result in ``folder``: its files, its path below ``root``, registry, rules and code."""
+    location = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
     others = sorted(path.name for path in folder.iterdir() if path.name not in ALLOWED)
     parts = [f"{files.digest(folder / name)} {name}" for name in ALLOWED]
-    return _digest([*parts, *others, place, registry, code_digest()])
+    return _digest([*parts, *others, location, registry, code_digest()])
 
 
 def registry_digest(root: Path, valid_waivers: Iterable[str]) -> str:

@@ -131,8 +131,8 @@ def _result(
     between: Sequence[Finding],
     levels: dict[Path, str | None],
 ) -> Result:
-    place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
-    about = [one for one in between if value["entry"] is not None and _names(one, safe(place))]
+    location = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    about = [one for one in between if value["entry"] is not None and _names(one, safe(location))]
     findings = (*(Finding(**one) for one in value["audit"]["findings"]), *about)
     rejected = any(one.severity == "reject" for one in findings)
     level = None if rejected else levels.get(path, value["audit"]["level"])
@@ -145,8 +145,8 @@ def _result(
     return Result(path, key, row, value, findings, level, details)
 
 
-def _names(found: Finding, place: str) -> bool:
-    return any(place in part for part in (found.location, found.expected, found.found))
+def _names(found: Finding, location: str) -> bool:
+    return any(location in part for part in (found.location, found.expected, found.found))
 
 
 def _values(cache: Cache, root: Path, folders: Sequence[Path], keys: Sequence[str]) -> list[dict[str, Any]]:

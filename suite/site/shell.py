@@ -41,7 +41,7 @@ def page(
 ) -> str:
     """A whole page. ``depth`` is 1 for a page in a folder; a report (``site`` False) links to no other page.
 
-    ``watermark`` marks results of practice, which are no submissions.
+    ``watermark``: the page states across it that its results are of practice, no submissions.
     """
     up = "../" * depth
     head = join(
@@ -66,14 +66,14 @@ def page(
         tag("nav", links, aria_label="Site") if site else None,
         class_="banner",
     )
-    mark = (
+    across = (
         tag("p", "PRACTICE · NOT A SUBMISSION", class_="watermark", aria_hidden="true") if watermark else None
     )
     parts = [
         "<!doctype html>",
         '<html lang="en">',
         tag("head", head),
-        tag("body", banner, mark, tag("main", body, id="content", tabindex="-1"), _footer(), _script()),
+        tag("body", banner, across, tag("main", body, id="content", tabindex="-1"), _footer(), _script()),
         "</html>",
     ]
     return "\n".join(parts) + "\n"

@@ -40,7 +40,7 @@
     if (rows.length < 2) return null;
     headings.forEach(function (heading) {
       var name = heading.textContent.trim();
-      if (!name) return;
+      if (heading.hasAttribute("data-plain")) return;
       heading.setAttribute("data-name", name);
       var button = make("button", name, { type: "button" });
       heading.textContent = "";
@@ -150,7 +150,7 @@
     if (!table.hasAttribute("data-compare")) return null;
     var button = make("button", "Compare selected", { type: "button" });
     button.disabled = true;
-    var heading = make("th", "", { scope: "col" });
+    var heading = make("th", "", { scope: "col", "data-plain": "" });
     heading.appendChild(make("span", "compare", { "class": "unseen" }));
     table.tHead.rows[0].insertBefore(heading, table.tHead.rows[0].cells[0]);
     var boxes = rows.map(function (row) {
@@ -281,6 +281,6 @@
     if (table.hasAttribute("data-filters")) filtered(table);
     else sortable(table, null);
   });
-  var place = document.getElementById("compare");
-  if (place) comparison(place);
+  var holder = document.getElementById("compare");
+  if (holder) comparison(holder);
 })();

@@ -211,9 +211,12 @@ def _steps(result: Result, details: Mapping[str, Any]) -> Node:
     heading = tag("h2", "Step times")
     if not curves["steps_ns"]:
         return tag("section", heading, tag("p", f"Not shown: {curves['steps_reason']}."))
-    mark = _watermark(result)
-    both = [parts.plot(step_histogram(curves), "steps", mark), parts.plot(step_ecdf(curves), "ecdf", mark)]
-    trace = parts.plot(step_trace(curves), "trace", mark)
+    across = _watermark(result)
+    both = [
+        parts.plot(step_histogram(curves), "steps", across),
+        parts.plot(step_ecdf(curves), "ecdf", across),
+    ]
+    trace = parts.plot(step_trace(curves), "trace", across)
     return tag("section", heading, tag("div", both, class_="plots"), trace)
 
 
