@@ -2,18 +2,19 @@
 
 A setting with numbers that differs (batch, devices, threads) is the horizontal axis; otherwise the results
 are ordered by value. Results that must not be compared have figures of their own, below each other in a file.
-Exit codes: 0; 2 nothing to draw, or the file exists or cannot be written; 13 no renderer or no font for PNG.
+Exit codes: 0; 2 nothing to draw, the file exists or cannot be written, or no font for PNG.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suite.cli.guard import UsageError
+from suite.log.safe import safe
 
 if TYPE_CHECKING:
     from suite.figures.results import Measured
@@ -24,7 +25,6 @@ _GROUP = ("division", "scale", "data", "mode")
 _KEYS = ("workload", "framework", "phase", "precision")
 _FOLDER = Path("results/plots")
 _MOST = 12  # results of a metric that draws each result by itself
-MISSING = 13
 
 
 def main(args: argparse.Namespace) -> int:
@@ -37,8 +37,8 @@ def main(args: argparse.Namespace) -> int:
     absent = [path for path in args.results_dir if not path.is_dir()]
     if absent:
         raise UsageError(f"no such folder: {', '.join(map(str, absent))}; expected a folder of results")
-    if args.out is not None and args.out.suffix not in (".svg", ".png"):
-        raise UsageError(f"--out: expected a name that ends in .svg or .png, found {args.out.name}")
+    if args.out is not None:
+        check_name(args.out, "--out", may_exist=args.force)
     with Sandbox(COMPARE_TASKS) as sandbox:
         found = {one: path for one, path in _results(sandbox, args.results_dir) if _asked(one, args)}
         if not any(one.row for one in found):
@@ -50,55 +50,53 @@ def main(args: argparse.Namespace) -> int:
         else:
             drawn = _curves(sandbox, found, args.metric)
     if not drawn:
-        raise UsageError(
-            f"no result has the metric {args.metric}; `make summary FORMAT=json` states the reasons"
-        )
+        raise UsageError(f"no result has the metric {args.metric}{_why(found, args.metric)}")
     out = args.out or _free(_FOLDER / f"{args.metric}.svg", args.force)
-    return write(stacked(drawn, f"{args.metric} of {len(found)} results"), out, args.force)
-
-
-def write(figure: Figure, out: Path, force: bool) -> int:
-    """Write a figure to ``out`` and print its name; never over an existing file without ``force``."""
-    text = figure.file()
-    if out.suffix == ".png":
-        try:
-            content = png(text)
-        except ImportError:
-            print(
-                "plot: no renderer for PNG is installed; `make plot` installs it from its lock",
-                file=sys.stderr,
-            )
-            return MISSING
-        except LookupError as error:
-            print(f"plot: {error}", file=sys.stderr)
-            return MISSING
-    else:
-        content = text.encode("utf-8")
+    content = encoded(stacked(drawn, f"{args.metric} of {len(found)} results"), out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("wb" if force else "xb") as file:
+        with out.open("wb" if args.force else "xb") as file:
             file.write(content)
-    except FileExistsError as error:
-        raise UsageError(
-            f"{out} exists already; choose another name (OUT=) or replace it (FORCE=1)"
-        ) from error
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror or error}") from error
     print(out)
     return 0
 
 
-def png(svg: str) -> bytes:
-    """The figure as PNG, two pixels per px. Raises ImportError without resvg, LookupError without a font."""
-    import resvg_py
+def _why(found: Iterable[Measured], metric: str) -> str:
+    """Why the first result lacks a metric of the table."""
+    from suite.figures.results import METRICS
 
-    blank = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">{}</svg>'
-    letter = blank.format('<text x="4" y="16" font-family="sans-serif">A</text>')
-    if resvg_py.svg_to_bytes(svg_string=letter) == resvg_py.svg_to_bytes(svg_string=blank.format("")):
-        raise LookupError(
-            "PNG needs a font and this system has none: install one (apt install fonts-dejavu-core), or use .svg"
-        )
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2))
+    name = METRICS[metric].name if metric in METRICS else ""
+    rows = [one.row for one in found if one.row is not None]
+    reasons = [row.metrics[name].reason for row in rows if name in row.metrics and row.metrics[name].reason]
+    return f": {safe(reasons[0])}" if reasons else ""
+
+
+def check_name(out: Path, option: str, *, may_exist: bool) -> None:
+    """UsageError if no figure can be written to ``out``, or if it exists and is not to be replaced."""
+    if out.suffix not in (".svg", ".png"):
+        raise UsageError(f"{option}: expected a name that ends in .svg or .png, found {out.name}")
+    if out.exists() and not may_exist:
+        raise UsageError(f"{option}: {out} exists already; choose another name, or replace it with FORCE=1")
+
+
+def encoded(figure: Figure, out: Path) -> bytes:
+    """The file ``out`` of a figure: SVG, or PNG with two pixels per px. UsageError for PNG without a font."""
+    svg = figure.file()
+    if out.suffix == ".svg":
+        return svg.encode("utf-8")
+    from resvg_py import svg_to_bytes
+
+    from suite.figures.svg import FONTS, Figure, Table, label
+
+    letter = Figure("", "", 20, 20, label(2, 16, "A"), Table((), ()))
+    blank = replace(letter, content="")
+    if svg_to_bytes(svg_string=letter.file()) == svg_to_bytes(svg_string=blank.file()):
+        names = ", ".join(FONTS)
+        fix = "install one (apt-get install fonts-dejavu-core), or write a .svg"
+        raise UsageError(f"{out.name}: PNG needs one of the fonts {names}; found none; {fix}")
+    return svg_to_bytes(svg_string=svg, zoom=2)
 
 
 def _free(path: Path, force: bool) -> Path:

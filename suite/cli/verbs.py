@@ -75,7 +75,7 @@ _ALL = (
             Option(
                 "cause", "why an efficiency is above 1.02; the set states it", metavar="TEXT", default=""
             ),
-            Option("plot", "draw the table: a new .svg or .png", metavar="FILE", type=Path),
+            Option("plot", "draw the set: a .svg or .png, replaced if it exists", metavar="FILE", type=Path),
             *(*SWEEP, format_of()),
         ),
         SCALE_OVERRIDES, storage_code=15,

@@ -14,9 +14,10 @@ from suite.figures.results import (
     Measured,
     Panel,
     framework_of,
-    framework_order,
     framework_style,
+    name_in,
     obvious,
+    order,
     panels,
     subject_of,
 )
@@ -39,6 +40,7 @@ def curve_figures(
         found = [(one, curves) for one in panel.results if (curves := curves_of(one)) is not None]
         if metric == STEP_ECDF and len(found) > 1:
             known = [(one, curves) for one, curves in found if curves["steps_ns"]]
+            known.sort(key=lambda item: order(item[0], panel.differ))
             starts = range(0, len(known), _MOST_LINES)
             drawn += [_distributions(panel, known[start : start + _MOST_LINES]) for start in starts]
             continue
@@ -60,15 +62,11 @@ def curve_figures(
 
 def _distributions(panel: Panel, some: Sequence[tuple[Measured, Curves]]) -> Figure:
     """The cumulative distributions of step times, one line per result."""
-
-    def order(item: tuple[Measured, Curves]) -> tuple[object, ...]:
-        return (*framework_order(framework_of(item[0])), name_of(item[0].settings, panel.differ))
-
     samples = []
-    for index, (one, curves) in enumerate(sorted(some, key=order)):
+    for index, (one, curves) in enumerate(some):
         times = tuple(ns / 1e6 for repeat in curves["steps_ns"] for rank in repeat for ns in rank)
         style = framework_style(framework_of(one), index)
-        samples.append(Sample(name_of(one.settings, panel.differ), times, style))
+        samples.append(Sample(name_in(one, panel.differ), times, style))
     title = f"Distribution of step times: {subject_of(panel.results[0].settings)}"
     notes = panel.notes("all measured steps of all repeats")
     figure = cumulative(title, Axis("step time", "ms"), samples, subtitle=panel.common(), notes=notes)

@@ -66,7 +66,7 @@ AXES = {
     "memory_bytes": Axis("memory of the container", "bytes"),
 }
 _WITH_IDEAL = ("devices", "threads", "cpus")
-_LOG_FROM = 16.0  # last over first value from which a horizontal axis is logarithmic
+_LOG_ABOVE = 8.0  # last over first value of a horizontal axis that is logarithmic
 _INTERVAL = "intervals: 95 %, Student t over five repeats"
 
 
@@ -165,9 +165,10 @@ def figures(results: Iterable[Measured], metric: str) -> list[Figure]:
     ]
     swept = {id(panel): axis_of(panel, asked.name) for panel in known}
     drawn = [
-        _sweep(panel, asked, swept[id(panel)], metric == LATENCY)
+        figure
         for panel in known
         if swept[id(panel)] or metric == LATENCY
+        for figure in _sweep(panel, asked, swept[id(panel)], metric == LATENCY)
     ]
     rest = [panel for panel in known if not swept[id(panel)] and metric != LATENCY]
     by_unit = _by(rest, lambda panel: (panel.group, _unit(panel.results, asked.name)))
@@ -234,48 +235,77 @@ def framework_style(framework: str, index: int) -> Style:
     return replace(STYLES[index % len(STYLES)], colour=colour)
 
 
+def order(one: Measured, names: Sequence[str]) -> tuple[Any, ...]:
+    """The order of series: by framework, then by the settings with these names, numbers as numbers."""
+    values = [(_number(one.settings.get(name)), str(one.settings.get(name))) for name in names]
+    by_value = [(number is None, number or 0.0, text) for number, text in values]
+    return (framework_order(framework_of(one)), by_value)
+
+
 def framework_order(framework: str) -> tuple[bool, bool, str]:
     """The order of frameworks: the reference first, unknown ones last."""
     names = framework_names()
     return (framework not in names, framework != reference_framework(), framework)
 
 
-def _sweep(panel: Panel, asked: Shown, axis: str, latency: bool) -> Figure:
-    """A line per framework and other settings, over the axis of a sweep; ``latency``: over the throughput."""
+def _sweep(panel: Panel, asked: Shown, axis: str, latency: bool) -> list[Figure]:
+    """A line per framework and other settings, over the axis of a sweep; ``latency``: over the throughput.
+
+    More lines than there are styles have further figures.
+    """
     names = [name for name in panel.differ if name != axis]
     groups = sorted(
         _series(panel, axis).values(),
-        key=lambda some: (framework_order(framework_of(some[0])), name_of(some[-1].settings, names)),
+        key=lambda some: order(_largest(some), names),
     )
     series = []
     for index, some in enumerate(groups):
         points = [point for one in some if (point := _point(one, asked, axis, latency)) is not None]
         points.sort(key=lambda point: point[0])
-        name = name_of(max((one.settings for one in some), key=lambda one: one.get("devices") or 0), names)
+        name = name_in(_largest(some), names) if len(groups) > 1 else ""
         style = framework_style(framework_of(some[0]), index)
-        series.append(Series(name if len(groups) > 1 else "", tuple(point for _, point in points), style))
-    unit = _unit(panel.results, asked.name)
-    first = panel.results[0].settings
+        series.append(Series(name, tuple(point for _, point in points), style))
+    parts = [series[start : start + len(STYLES)] for start in range(0, len(series), len(STYLES))]
+    count = len(parts)
+    numbers = [f" ({number} of {count})" if count > 1 else "" for number in range(1, count + 1)]
+    return [
+        _lines_over_axis(panel, asked, axis, latency, part, number)
+        for part, number in zip(parts, numbers, strict=True)
+    ]
+
+
+def _largest(some: Sequence[Measured]) -> Measured:
+    """The result with the most devices: one device exchanges nothing, and names no strategy."""
+    return max(some, key=lambda one: _number(one.settings.get("devices")) or 0.0)
+
+
+def name_in(one: Measured, names: Sequence[str]) -> str:
+    """The settings of a result that differ, without what goes without saying."""
+    return name_of(one.settings, [name for name in names if not obvious(name, one.settings)])
+
+
+def _lines_over_axis(
+    panel: Panel, asked: Shown, axis: str, latency: bool, series: Sequence[Series], number: str
+) -> Figure:
+    subject = f"{subject_of(panel.results[0].settings)}{number}"
+    points = [point for one in series for point in one.known]
     if latency:
-        rate = METRICS["throughput"]
-        horizontal = Axis("throughput", _unit(panel.results, rate.name), zero=True)
-        title = f"Latency over throughput: {subject_of(first)}"
+        horizontal = Axis("throughput", _unit(panel.results, METRICS["throughput"].name), zero=True)
+        title = f"Latency over throughput: {subject}"
     else:
-        xs = sorted({point.x for one in series for point in one.known})
-        log = bool(xs) and xs[-1] / xs[0] > _LOG_FROM
+        xs = sorted({point.x for point in points})
+        log = bool(xs) and xs[-1] / xs[0] > _LOG_ABOVE
         horizontal = replace(AXES[axis], log=log, ticks=tuple(xs))
-        title = f"{_capital(asked.label)} over {AXES[axis].label}: {subject_of(first)}"
-    interval = any(point.low is not None for one in series for point in one.known)
+        title = f"{_capital(asked.label)} over {AXES[axis].label}: {subject}"
     with_ideal = axis in _WITH_IDEAL and asked is METRICS["throughput"]
-    ideal = f"ideal: in proportion to the {AXES[axis].label}" if with_ideal else ""
     figure = lines(
         title,
         horizontal,
-        Axis(asked.label, unit, zero=True),
+        Axis(asked.label, _unit(panel.results, asked.name), zero=True),
         series,
         subtitle=panel.common([axis]),
-        notes=panel.notes(_INTERVAL if interval else ""),
-        ideal=ideal,
+        notes=panel.notes(_INTERVAL if any(point.low is not None for point in points) else ""),
+        ideal=f"ideal: in proportion to the {AXES[axis].label}" if with_ideal else "",
     )
     return figure.with_watermark("practice" if panel.group[0] == "practice" else "")
 
@@ -330,7 +360,7 @@ def _ordered(panel: Panel, asked: Shown) -> Figure:
         wait = _value(one, "input_wait_percent")
         if asked == METRICS["throughput"] and value is not None and (wait or 0) >= INPUT_BOUND_PERCENT:
             note = INPUT_BOUND
-        name = name_of(one.settings, names) or framework
+        name = name_in(one, names) or framework
         repeats = tuple(one.repeats.get(asked.name, ())) if value is not None else ()
         style = framework_style(framework, frameworks.index(framework))
         shown.append(Dot(name, value, low, high, repeats, note, reason, framework, style))
