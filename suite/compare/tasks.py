@@ -12,6 +12,7 @@ from suite.compare.comparable import comparable
 from suite.compare.result_row import row_of
 from suite.compare.scaling_arm import scaling_arm
 from suite.compare.scaling_set import read_set
+from suite.compare.settings import measured
 from suite.log.finding import RecordError
 from suite.metrics.curves import curves_of
 
@@ -24,6 +25,11 @@ def compare(path: str) -> dict[str, Any]:
 def row(path: str) -> dict[str, Any]:
     """The result in ``path`` as a row of a summary."""
     return row_of(Path(path)).as_dict()
+
+
+def measured_result(path: str) -> dict[str, Any]:
+    """The result in ``path`` as a row, with its settings and its repeats."""
+    return measured(Path(path))
 
 
 def curves(path: str) -> dict[str, Any] | None:
@@ -46,5 +52,12 @@ def arm(path: str) -> dict[str, Any]:
 
 
 TASKS = log_tasks(
-    {"compare": compare, "row": row, "curves": curves, "scaling_set": scaling_set, "scaling_arm": arm}
+    {
+        "compare": compare,
+        "row": row,
+        "measured": measured_result,
+        "curves": curves,
+        "scaling_set": scaling_set,
+        "scaling_arm": arm,
+    }
 )

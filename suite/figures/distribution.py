@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from suite.figures import frame
@@ -27,6 +27,7 @@ from suite.figures.svg import (
 _TALL = 220.0
 _PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 _FEWEST_BINS, _MOST_BINS = 10, 60
+_LOG_FROM = 30.0  # largest over smallest value from which the axis of several samples is logarithmic
 _FAR = 3.0  # the axis ends at this multiple of the 99th percentile if values lie beyond
 
 
@@ -102,6 +103,8 @@ def cumulative(
     samples = [Sample(one.name, tuple(sorted(one.values)), one.style) for one in samples if one.values]
     end = _end(samples)
     values = [value for one in samples for value in one.values if value <= end]
+    if values and min(values) > 0 and max(values) / min(values) >= _LOG_FROM:
+        axis = replace(axis, log=True)
     legend = [Entry(one.name, "line", one.style) for one in samples if one.name]
     shown, bottom = frame.heading(title, subtitle, legend, width)
     percents = tuple(float(percent) for percent in range(0, 101, 25))

@@ -191,8 +191,5 @@ def horizontal_axis(axis: Scale, top: float, bottom: float, grid: bool = False) 
 
 def footnotes(notes: Sequence[str], top: float, width: float) -> tuple[str, float]:
     """Notes below a figure, and the y where they end."""
-    shown = ""
-    for note in notes:
-        below, top = paragraph(0, top, wrapped(note, width, SMALL, 4), size=SMALL, opacity=MUTED)
-        shown += below
-    return shown, top + 4
+    shown, bottom = paragraph(0, top, wrapped("; ".join(notes), width, SMALL, 6), size=SMALL, opacity=MUTED)
+    return shown, bottom + 4

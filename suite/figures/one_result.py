@@ -1,4 +1,4 @@
-"""Figures of one result, from the curves of its log (:mod:`suite.metrics.curves`): step times and telemetry."""
+"""Figures of one result from the curves of its log (:mod:`suite.metrics.curves`): steps, telemetry."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ _MARGIN = 14.0  # px around a figure in a file of its own
 SIZE, SMALL, LARGE = 12.0, 10.5, 14.0  # font sizes in px
 MUTED = 0.7  # opacity of text that is not the data
 _LONGEST = 300  # characters of one string
-_FONT = "system-ui, 'DejaVu Sans', Helvetica, Arial, sans-serif"
+FONTS = ("DejaVu Sans", "Liberation Sans", "Noto Sans", "Helvetica", "Arial")
+_FAMILY = ", ".join(("system-ui", *(f"'{name}'" for name in FONTS), "sans-serif"))
 _NARROW, _WIDE = frozenset("ijlI.,:;'|!()[]ft /"), frozenset("mwMW%@—")
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -62,10 +63,10 @@ class Figure:
         if not text:
             return self
         x, y = self.width / 2, self.height / 2
-        shown = label(
-            x, y, fit(text, self.width, 72), size=72, anchor="middle", weight="bold", opacity=0.09,
-            transform=f"rotate(-18 {number(x)} {number(y)})",
-        )  # fmt: skip
+        size = min(72.0, self.height / 3)
+        turned = f"rotate(-18 {number(x)} {number(y)})"
+        word, y = fit(text, self.width, size), y + size / 3
+        shown = label(x, y, word, size=size, anchor="middle", weight="bold", opacity=0.09, transform=turned)
         return replace(self, content=shown + self.content, description=f"{self.description} Marked: {text}.")
 
     def _svg(self, ids: str, background: str, margin: float, **attributes: str) -> str:
@@ -85,7 +86,7 @@ class Figure:
             height=high,
             role="img",
             aria_labelledby=f"{ids}-title {ids}-desc",
-            font_family=_FONT,
+            font_family=_FAMILY,
             font_size=SIZE,
             fill="currentColor",
             **attributes,

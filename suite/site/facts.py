@@ -12,7 +12,8 @@ from typing import Any
 from suite.audit.examine import examine
 from suite.checker import Verdict, check_result
 from suite.compare.comparable import CODE, SOFTWARE, SYSTEM, facts_by_group
-from suite.compare.result_row import row_of
+from suite.compare.result_row import ResultRow, row_of
+from suite.compare.settings import settings_of
 from suite.log.files import folder_of
 from suite.log.model import Record, Repeat
 from suite.log.statistics import percentile
@@ -46,7 +47,7 @@ def facts_of(path: Path, root: Path, registry: Registry) -> dict[str, Any]:
         "entry": _entry(path, root, registry, verdict) if audit["described"] else None,
         "reached": verdict.reached,
     }
-    return found if record is None else found | _of_record(record, scored=verdict.scored)
+    return found if record is None else found | _of_record(record, row, scored=verdict.scored)
 
 
 _AUDIT = (
@@ -70,13 +71,15 @@ def _outcomes(rows: Sequence[Mapping[str, str]]) -> dict[str, int]:
     return counts
 
 
-def _of_record(record: Record, *, scored: bool) -> dict[str, Any]:
+def _of_record(record: Record, row: ResultRow, *, scored: bool) -> dict[str, Any]:
     header, facts = record.header.data, facts_by_group(record)
     found: dict[str, Any] = {
         "title": title(record),
         "when": record.events[0].wall,
         "purpose": header["purpose"],
         "attempt": header["attempt"],
+        "settings": settings_of(record, row),
+        "code": f"{facts[CODE]['code_digest']} {facts[CODE]['changes_digest']}",
         "overrides": list(header["overrides"]),
         "differences": list(header["differences"]),
         "facts": {name: facts[name] for name in facts if name not in ENVIRONMENT},

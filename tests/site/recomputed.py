@@ -99,7 +99,10 @@ def numbers(path: Path, unit: str) -> dict[str, list[str]]:
     percentile = {percent: milliseconds(nearest_rank(steps, percent)) for percent in (50, 90, 99)}
     found = {
         "score": [four_digits(rate)],
-        "interval": [four_digits(rate / (1 + T_OVER_ROOT_5 * cv)), four_digits(rate / (1 - T_OVER_ROOT_5 * cv))],
+        "interval": [
+            four_digits(rate / (1 + T_OVER_ROOT_5 * cv)),
+            four_digits(rate / (1 - T_OVER_ROOT_5 * cv)),
+        ],
         "step_mean_ms": [milliseconds(sum(windows) / 5e8)],
         "step_p50_ms": [percentile[50]] * 2,  # beside the score, and in the table of metrics
         "step_p90_ms": [percentile[90]],
@@ -109,11 +112,15 @@ def numbers(path: Path, unit: str) -> dict[str, list[str]]:
         "peak_device_memory_bytes": [binary(max(one["memory"]["peak_device_bytes"] for one in ends))],
         "setup_s": [f"{four_digits(mean([one['setup_ns'] for one in ends]) / 1e9)} s"],
         "compile_s": [f"{four_digits(mean([one['compile_ns'] for one in ends]) / 1e9)} s"],
-        "input_wait_percent": [f"{four_digits(100 * sum(one['input_wait_ns'] for one in ends) / sum(windows))} %"],
+        "input_wait_percent": [
+            f"{four_digits(100 * sum(one['input_wait_ns'] for one in ends) / sum(windows))} %"
+        ],
         "repeat_per_s": [four_digits(1e9 * work / ns) for work, ns in zip(units, windows, strict=True)],
         "repeat_window_s": [four_digits(ns / 1e9) for ns in windows],
         "repeat_units": [f"{work:,}" for work in units],
-        "repeat_step_p50_ms": [four_digits(nearest_rank(log.durations(index), 50) / 1e6) for index in range(5)],
+        "repeat_step_p50_ms": [
+            four_digits(nearest_rank(log.durations(index), 50) / 1e6) for index in range(5)
+        ],
     }
     del unit
     return found | _of_machine(log, ends, windows) | _losses(log)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from suite.figures.axis import Axis
-from suite.figures.dots import Dot, dots
-from suite.figures.frame import style
+from suite.figures.results import Measured, figures
 from suite.log.units import quantity
 from suite.site import parts
 from suite.site.collect import Collection, Result
@@ -15,7 +13,7 @@ from suite.site.html import Html, Node, tag
 from suite.site.shell import page
 
 _LINKS = parts.Links("../")
-_MOST_DOTS = 30  # results in one figure
+_MOST_DRAWN = 30  # results in the figures of one section: the best
 
 
 def pages(collection: Collection) -> Iterator[tuple[str, str]]:
@@ -38,70 +36,41 @@ def _workload(name: str, results: Sequence[Result]) -> str:
         ordered = _by_score(some)
         body += [
             tag("h2", title),
-            _scores(title, some, f"scores-{number}"),
+            _drawn(ordered, f"scores-{number}"),
             parts.results_table(ordered, _LINKS, f"{title}: the best score first", quiet=True),
             parts.resources_table(ordered, _LINKS, "Use of the machine, means over soaks, windows and tail"),
         ]
     return page(name, body, depth=1)
 
 
-def _scores(title: str, results: Sequence[Result], ids: str) -> Node:
-    """The scores as points with intervals and repeats, if there is more than one."""
-    scored = [one for one in results if parts.value_of(parts.score(one)[0]) is not None]
-    known = scored[:_MOST_DOTS]
+def _drawn(results: Sequence[Result], ids: str) -> list[Html]:
+    """The scores as figures, where there are several to compare."""
+    known = [one for one in results if parts.value_of(parts.score(one)[0]) is not None]
     if len(known) < 2:
-        return None
-    notes = [f"the first {_MOST_DOTS} of {len(scored)} results"] if len(known) < len(scored) else []
-    differing = _differing(known)
-    dots_of_results, series = [], sorted({str(parts.key_of(one, "framework")) for one in known})
-    for one in known:
-        value, low, high = map(parts.value_of, parts.score(one))
-        framework = str(parts.key_of(one, "framework"))
-        quality = one.row.group[2] == "quality"
-        rates = [] if quality else [1e9 * each["units"] / each["window_ns"] for each in one.facts["repeats"]]
-        dots_of_results.append(
-            Dot(
-                _name(one, differing),
-                value,
-                low,
-                high,
-                tuple(rates),
-                series=framework,
-                style=style(series.index(framework)),
-            )
-        )
-    metric = parts.score(known[0])[0]
-    assert metric is not None
-    quality = known[0].row.group[2] == "quality"
-    axis = Axis("time to quality" if quality else "throughput", metric.unit)
-    figure = dots(title, axis, dots_of_results, notes=notes, lowest_first=quality)
-    return parts.plot(figure, ids, "practice" if known[0].row.group[0] == "practice" else "", numbers=False)
+        return []
+    name = "time_to_quality" if known[0].row.group[2] == "quality" else "throughput"
+    practice = "practice" if known[0].row.group[0] == "practice" else ""
+    drawn = figures(map(_as_measured, known[:_MOST_DRAWN]), name)
+    return [parts.plot(figure, f"{ids}-{number}", practice) for number, figure in enumerate(drawn)]
 
 
-def _differing(results: Sequence[Result]) -> list[tuple[str, str]]:
-    """(group, fact) of all that differs between the results and is not in the name of each."""
-    facts = [one.facts["facts"] for one in results]
-    return [
-        (group, name)
-        for group in facts[0]
-        for name in sorted({name for one in facts for name in one[group]})
-        if name not in ("framework", "precision", "batch", "devices")
-        and len({str(one[group].get(name)) for one in facts}) > 1
+def _as_measured(result: Result) -> Measured:
+    """A result as figures of many results take it."""
+    division, data, mode = result.row.group
+    rates = [
+        1e9 * one["units"] / one["window_ns"]
+        for one in result.facts["repeats"]
+        if one["units"] and one["window_ns"]
     ]
-
-
-def _name(result: Result, differing: Sequence[tuple[str, str]]) -> str:
-    """Framework, precision, batch and device of a result, and every setting in which the results differ."""
-    devices = parts.key_of(result, "devices")
-    device = f"{devices} x {result.row.device}" if devices and devices != 1 else result.row.device
-    known = [
-        parts.key_of(result, "framework"),
-        parts.key_of(result, "precision"),
-        f"batch {parts.batch_of(result)}",
-    ]
-    facts = result.facts["facts"]
-    others = [f"{name} {facts[group].get(name, 'not set')}" for group, name in differing]
-    return ", ".join(str(one) for one in [*known, device, *others, result.row.system] if one)
+    return Measured(
+        (division, str(parts.key_of(result, "scale")), data, mode),
+        result.facts["settings"],
+        result.row.status,
+        result.row.why,
+        result.row,
+        {"throughput_per_s": rates} if mode != "quality" else {},
+        result.facts["code"],
+    )
 
 
 def _measured(result: Result) -> str:

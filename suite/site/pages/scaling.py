@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from suite.figures.scaling import scaling
 from suite.report import scaling_table
 from suite.site import parts
 from suite.site.collect import Collection, ScalingResult
@@ -53,6 +54,8 @@ def _page(one: ScalingResult) -> str:
         parts.badge(*_status(one)),
     ]
     if one.checked is not None:
+        if one.checked.figures:
+            body.append(parts.plot(scaling(one.checked), "scaling"))
         heads, rows = scaling_table.cells(one.checked)
         body.append(
             parts.table(
