@@ -71,7 +71,7 @@ def measured(path: Path) -> dict[str, Any]:
 def settings_of(record: Record, row: ResultRow) -> dict[str, Any]:
     """Every setting of a run by name: text, numbers, booleans or None."""
     facts = facts_by_group(record)
-    found = dict(row.key) | facts[MEANING] | facts[FRAMEWORK] | facts[SETTINGS]
+    found = facts[MEANING] | facts[FRAMEWORK] | facts[SETTINGS] | row.key
     found |= {name: facts[CODE][name] for name in ("custom_pair", "custom_image")}
     found["batch"] = found.pop("batch_per_device", None)
     found = {name: value for name, value in found.items() if name not in _LEFT_OUT}

@@ -12,6 +12,7 @@ from suite.log.units import quantity, significant
 _BINARY = ((float(1 << 30), "GiB"), (float(1 << 20), "MiB"), (float(1 << 10), "KiB"))
 _DECIMAL = ((1e9, "billion"), (1e6, "million"))
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_LEAST = 1e-100  # of a logarithmic axis
 _GAP = 8.0  # px between labels
 
 
@@ -78,8 +79,8 @@ def scale(axis: Axis, values: Sequence[float], start: float, end: float, most: i
 
     A logarithmic axis shows positive values only; it is linear if there are none.
     """
-    log = axis.log and any(value > 0 for value in values)
-    values = [value for value in values if value > 0 or not log] or [0.0, 1.0]
+    log = axis.log and any(value > _LEAST for value in values)
+    values = [value for value in values if value > _LEAST or not log] or [0.0, 1.0]
     low, high = min(values), max(values)
     if axis.zero and not log:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -90,10 +91,10 @@ def scale(axis: Axis, values: Sequence[float], start: float, end: float, most: i
         low, high = min(low, ticks[0]), max(high, ticks[-1])
         if low == high:
             low, high = (low / 2, high * 2) if log else (low - 1, high + 1)
-        names = [significant(tick) for tick in ticks]
+        names = [_short(tick) for tick in ticks]
     elif log:
         ticks = _log_ticks(low, high, most)
-        names = [significant(tick) for tick in ticks]
+        names = [_short(tick) for tick in ticks]
     else:
         ticks, names = _linear_ticks(low, high, most)
     low, high = min(low, ticks[0]), max(high, ticks[-1])
@@ -103,6 +104,11 @@ def scale(axis: Axis, values: Sequence[float], start: float, end: float, most: i
         tuple((tick * divisor, name) for tick, name in zip(ticks, names, strict=True)),
         title + (", logarithmic" if log else ""),
     )  # fmt: skip
+
+
+def _short(value: float) -> str:
+    """A tick as text; its width is bounded."""
+    return significant(value) if abs(value) < 1e15 else f"{value:.3g}"
 
 
 def _unit(unit: str, largest: float) -> tuple[float, str]:

@@ -16,6 +16,7 @@ from suite.figures.svg import (
     Figure,
     Table,
     element,
+    fit,
     label,
     line,
     number,
@@ -27,6 +28,7 @@ from suite.figures.svg import (
 _ROW, _LANE = 26.0, 17.0  # px of a row with one result, and of each result of a row with several
 _LINE = 15.0  # px of a line of a name
 _NAMES = 0.42  # of the width at most, for the names
+_VALUES = 170.0  # px at most for the values beside the axis
 _LOG_FROM = 30.0  # largest over smallest value from which the axis is logarithmic
 
 
@@ -120,7 +122,7 @@ def _rows(results: Sequence[Dot], lowest_first: bool) -> list[list[Dot]]:
 def _value(dot: Dot, axis: Axis) -> str:
     if dot.value is None:
         return ""
-    return axis.cell(dot.value) + (f" {dot.note}" if dot.note else "")
+    return fit(axis.cell(dot.value) + (f" {dot.note}" if dot.note else ""), _VALUES, SMALL)
 
 
 def _lane(dot: Dot, axis: Axis, at: Scale, y: float) -> list[str]:
@@ -157,7 +159,10 @@ def _table(ordered: Sequence[Dot], axis: Axis, with_series: bool) -> Table:
     headings += [f"repeat {index}" for index in range(most)]
     rows = []
     for dot in ordered:
-        value = _value(dot, axis) or (dot.note or "null") + (f" ({dot.reason})" if dot.reason else "")
+        if dot.value is None:
+            value = (dot.note or "null") + (f" ({dot.reason})" if dot.reason else "")
+        else:
+            value = axis.cell(dot.value) + (f" {dot.note}" if dot.note else "")
         row = [dot.name, *([dot.series] if with_series else []), value]
         if interval:
             row += ["" if end is None else axis.cell(end) for end in (dot.low, dot.high)]
