@@ -15,6 +15,7 @@ from suite.figures.svg import (
     WIDTH,
     Figure,
     Table,
+    described,
     element,
     fit,
     label,
@@ -101,9 +102,9 @@ def dots(
     below, bottom = frame.footnotes(notes, bottom, width)
     order = "smallest first" if lowest_first else "largest first"
     what = f"{axis.heading} of {len(ordered)} results, {order}"
-    described = sentences(title, subtitle, what, *notes)
+    description = sentences(title, subtitle, what, *notes)
     content = "".join([*parts, grid, *drawn, below])
-    return Figure(title, described, width, bottom, content, _table(ordered, axis, len(series) > 1))
+    return Figure(title, description, width, bottom, content, _table(ordered, axis, len(series) > 1))
 
 
 def _rows(results: Sequence[Dot], lowest_first: bool) -> list[list[Dot]]:
@@ -145,7 +146,8 @@ def _lane(dot: Dot, axis: Axis, at: Scale, y: float) -> list[str]:
         end = arrow if dot.high > at.high else f"M{high} {number(y - 4)}v8"
         d = f"M{low} {number(y)}H{high}M{low} {number(y - 4)}v8{end}"
         parts.append(element("path", d=d, fill="none", stroke="currentColor", stroke_width="1.4"))
-    parts.append(frame.marker(dot.style, x, y, 4.5))
+    words = ", ".join(filter(None, (dot.name, dot.series, axis.with_unit(dot.value))))
+    parts.append(described(frame.marker(dot.style, x, y, 4.5), words))
     parts.append(label(at.end + 10, y + 4, _value(dot, axis), size=SMALL))
     return parts
 

@@ -357,7 +357,7 @@ def _ordered(panel: Panel, asked: Shown) -> Figure:
     frameworks = sorted({framework_of(one) for one in panel.results}, key=framework_order)
     names = [name for name in panel.differ if name != "framework"]
     shown = []
-    for one in panel.results:
+    for one in sorted(panel.results, key=lambda one: frameworks.index(framework_of(one))):
         framework = framework_of(one)
         value = _value(one, asked.name)
         low, high = (_value(one, end) if end else None for end in (asked.low, asked.high))

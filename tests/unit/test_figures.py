@@ -9,7 +9,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from suite.figures.axis import Axis, scale
@@ -104,6 +104,9 @@ def test_equal_input_gives_equal_bytes_and_ids_have_the_prefix() -> None:
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=20), st.booleans(), st.booleans())
+@example([5e-324], False, True)
+@example([1.0, 1.0 + 1e-10], False, False)
+@example([1e20, 1.0001e20], False, False)
 @settings(max_examples=200, deadline=None)
 def test_ticks_cover_the_values_in_order(values: list[float], log: bool, zero: bool) -> None:
     shown = scale(Axis("a", log=log, zero=zero), values, 0, 100)
