@@ -71,7 +71,7 @@ def measured(path: Path) -> dict[str, Any]:
 def settings_of(record: Record, row: ResultRow) -> dict[str, Any]:
     """Every setting of a run by name: text, numbers, booleans or None."""
     facts = facts_by_group(record)
-    found = dict(row.key) | facts[MEANING] | facts[FRAMEWORK] | facts[SETTINGS]
+    found = facts[MEANING] | facts[FRAMEWORK] | facts[SETTINGS] | row.key
     found |= {name: facts[CODE][name] for name in ("custom_pair", "custom_image")}
     found["batch"] = found.pop("batch_per_device", None)
     found = {name: value for name, value in found.items() if name not in _LEFT_OUT}
@@ -114,7 +114,7 @@ def _words(name: str) -> str:
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The names of the settings that are not equal in all that have them, the most important first.
+    """The names of the settings that are not equal in all, the most important first.
 
     Hyperparameters and datasets belong to a workload: they count where they differ within a workload.
     """
@@ -122,12 +122,11 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _differs(name: str, settings: Sequence[Mapping[str, Any]]) -> bool:
+    of_workload = name.startswith(("hyper.", "dataset."))
     by_subject: dict[str, set[str]] = {}
     for one in settings:
-        if name in one:
-            of_workload = name.startswith(("hyper.", "dataset."))
-            subject = repr([one.get(each) for each in SUBJECT]) if of_workload else ""
-            by_subject.setdefault(subject, set()).add(repr(one[name]))
+        subject = repr([one.get(each) for each in SUBJECT]) if of_workload else ""
+        by_subject.setdefault(subject, set()).add(repr(one.get(name)))
     return any(len(values) > 1 for values in by_subject.values())
 
 

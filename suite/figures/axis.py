@@ -12,6 +12,7 @@ from suite.log.units import quantity, significant
 _BINARY = ((float(1 << 30), "GiB"), (float(1 << 20), "MiB"), (float(1 << 10), "KiB"))
 _DECIMAL = ((1e9, "billion"), (1e6, "million"))
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_LEAST = 1e-100  # of a logarithmic axis
 _GAP = 8.0  # px between labels
 
 
@@ -78,8 +79,8 @@ def scale(axis: Axis, values: Sequence[float], start: float, end: float, most: i
 
     A logarithmic axis shows positive values only; it is linear if there are none.
     """
-    log = axis.log and any(value > 0 for value in values)
-    values = [value for value in values if value > 0 or not log] or [0.0, 1.0]
+    log = axis.log and any(value > _LEAST for value in values)
+    values = [value for value in values if value > _LEAST or not log] or [0.0, 1.0]
     low, high = min(values), max(values)
     if axis.zero and not log:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -90,10 +91,10 @@ def scale(axis: Axis, values: Sequence[float], start: float, end: float, most: i
         low, high = min(low, ticks[0]), max(high, ticks[-1])
         if low == high:
             low, high = (low / 2, high * 2) if log else (low - 1, high + 1)
-        names = [significant(tick) for tick in ticks]
+        names = [_short(tick) for tick in ticks]
     elif log:
         ticks = _log_ticks(low, high, most)
-        names = [significant(tick) for tick in ticks]
+        names = [_short(tick) for tick in ticks]
     else:
         ticks, names = _linear_ticks(low, high, most)
     low, high = min(low, ticks[0]), max(high, ticks[-1])
@@ -103,6 +104,11 @@ def scale(axis: Axis, values: Sequence[float], start: float, end: float, most: i
         tuple((tick * divisor, name) for tick, name in zip(ticks, names, strict=True)),
         title + (", logarithmic" if log else ""),
     )  # fmt: skip
+
+
+def _short(value: float) -> str:
+    """A tick as text; its width is bounded."""
+    return significant(value) if abs(value) < 1e15 else f"{value:.3g}"
 
 
 def _unit(unit: str, largest: float) -> tuple[float, str]:
@@ -115,8 +121,9 @@ def _unit(unit: str, largest: float) -> tuple[float, str]:
 
 def _linear_ticks(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
     """Round values that begin at or below ``low`` and end at or above ``high``."""
-    if low == high:
-        pad = abs(low) / 10 or 1.0
+    largest = max(abs(low), abs(high))
+    if high - low <= 1e-12 * largest or largest < _LEAST:  # equal, as far as labels can tell
+        pad = largest / 10 if largest >= _LEAST else 1.0
         low, high = low - pad, high + pad
     rough = (high - low) / max(most - 1, 1)
     power = 10.0 ** math.floor(math.log10(rough))
@@ -124,21 +131,22 @@ def _linear_ticks(low: float, high: float, most: int) -> tuple[list[float], list
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9) + (1 if round(step / power, 6) == 2.5 else 0))
     ticks = [index * step for index in range(first, last + 1)]
-    if decimals > 6 or abs(high) >= 1e15:
-        return ticks, [f"{tick:.3g}" for tick in ticks]
+    if decimals > 6 or largest >= 1e15:
+        digits = max(3, math.ceil(math.log10(largest / step)) + 2)
+        return ticks, [f"{tick:.{digits}g}" for tick in ticks]
     return ticks, [f"{tick:,.{decimals}f}" for tick in ticks]
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
-    """1, 2 and 5 times powers of ten from ``low`` to ``high`` inclusive; powers alone where they suffice."""
+    """1, 2 and 5 times powers of ten from ``low`` to ``high``; if too many, the ends and the powers."""
     first, last = math.floor(math.log10(low) - 1e-9), math.ceil(math.log10(high) + 1e-9)
-    fine = [factor * 10.0**power for power in range(first, last + 1) for factor in (1, 2, 5)]
-    begin = max(index for index, tick in enumerate(fine) if tick <= low * (1 + 1e-9))
-    finish = min(index for index, tick in enumerate(fine) if tick >= high * (1 - 1e-9))
+    fine = [(factor, factor * 10.0**power) for power in range(first, last + 1) for factor in (1, 2, 5)]
+    begin = max(index for index, (_, tick) in enumerate(fine) if tick <= low * (1 + 1e-9))
+    finish = min(index for index, (_, tick) in enumerate(fine) if tick >= high * (1 - 1e-9))
     if begin == finish:
         begin, finish = max(begin - 1, 0), min(finish + 1, len(fine) - 1)
-    ticks = fine[begin : finish + 1]
-    if len(ticks) <= most:
-        return ticks
-    every = max(1, math.ceil((last - first) / most))
-    return [10.0**power for power in range(first, last + every, every)]
+    within = fine[begin : finish + 1]
+    if len(within) <= most:
+        return [tick for _, tick in within]
+    powers = [tick for factor, tick in within[1:-1] if factor == 1]
+    return [within[0][1], *powers[:: math.ceil(len(powers) / most) or 1], within[-1][1]]

@@ -15,7 +15,9 @@ from suite.figures.svg import (
     WIDTH,
     Figure,
     Table,
+    described,
     element,
+    fit,
     label,
     line,
     number,
@@ -27,6 +29,7 @@ from suite.figures.svg import (
 _ROW, _LANE = 26.0, 17.0  # px of a row with one result, and of each result of a row with several
 _LINE = 15.0  # px of a line of a name
 _NAMES = 0.42  # of the width at most, for the names
+_VALUES = 170.0  # px at most for the values beside the axis
 _LOG_FROM = 30.0  # largest over smallest value from which the axis is logarithmic
 
 
@@ -99,9 +102,9 @@ def dots(
     below, bottom = frame.footnotes(notes, bottom, width)
     order = "smallest first" if lowest_first else "largest first"
     what = f"{axis.heading} of {len(ordered)} results, {order}"
-    described = sentences(title, subtitle, what, *notes)
+    description = sentences(title, subtitle, what, *notes)
     content = "".join([*parts, grid, *drawn, below])
-    return Figure(title, described, width, bottom, content, _table(ordered, axis, len(series) > 1))
+    return Figure(title, description, width, bottom, content, _table(ordered, axis, len(series) > 1))
 
 
 def _rows(results: Sequence[Dot], lowest_first: bool) -> list[list[Dot]]:
@@ -120,7 +123,7 @@ def _rows(results: Sequence[Dot], lowest_first: bool) -> list[list[Dot]]:
 def _value(dot: Dot, axis: Axis) -> str:
     if dot.value is None:
         return ""
-    return axis.cell(dot.value) + (f" {dot.note}" if dot.note else "")
+    return fit(axis.cell(dot.value) + (f" {dot.note}" if dot.note else ""), _VALUES, SMALL)
 
 
 def _lane(dot: Dot, axis: Axis, at: Scale, y: float) -> list[str]:
@@ -143,7 +146,8 @@ def _lane(dot: Dot, axis: Axis, at: Scale, y: float) -> list[str]:
         end = arrow if dot.high > at.high else f"M{high} {number(y - 4)}v8"
         d = f"M{low} {number(y)}H{high}M{low} {number(y - 4)}v8{end}"
         parts.append(element("path", d=d, fill="none", stroke="currentColor", stroke_width="1.4"))
-    parts.append(frame.marker(dot.style, x, y, 4.5))
+    words = ", ".join(filter(None, (dot.name, dot.series, axis.with_unit(dot.value))))
+    parts.append(described(frame.marker(dot.style, x, y, 4.5), words))
     parts.append(label(at.end + 10, y + 4, _value(dot, axis), size=SMALL))
     return parts
 
@@ -157,7 +161,10 @@ def _table(ordered: Sequence[Dot], axis: Axis, with_series: bool) -> Table:
     headings += [f"repeat {index}" for index in range(most)]
     rows = []
     for dot in ordered:
-        value = _value(dot, axis) or (dot.note or "null") + (f" ({dot.reason})" if dot.reason else "")
+        if dot.value is None:
+            value = (dot.note or "null") + (f" ({dot.reason})" if dot.reason else "")
+        else:
+            value = axis.cell(dot.value) + (f" {dot.note}" if dot.note else "")
         row = [dot.name, *([dot.series] if with_series else []), value]
         if interval:
             row += ["" if end is None else axis.cell(end) for end in (dot.low, dot.high)]

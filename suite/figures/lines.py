@@ -14,6 +14,7 @@ from suite.figures.svg import (
     WIDTH,
     Figure,
     Table,
+    described,
     element,
     fit,
     label,
@@ -80,13 +81,15 @@ def lines(
     cut: bool = False,
     bands: bool = False,
     width: float = WIDTH,
+    height: float = _TALL,
 ) -> Figure:
     """The figure of ``series``; numbers must be finite, those that are None are shown as missing.
 
     ``ideal``: the name of dotted lines that are proportional to x from the first point of each series.
     ``phase``: the name of the spans that are not windows. ``cut``: the axis ends near the 99th percentile if
     few values lie far beyond; these are drawn at the edge, and a note states the largest. ``bands``: each
-    series has a band of its own, below each other, all with the same vertical axis.
+    series has a band of its own, below each other, all with the same vertical axis. ``height``: of the
+    vertical axis in px, if there is one only.
     """
     points = [point for one in series for point in one.known]
     xs = [point.x for point in points] + [end for span in spans for end in (span.start, span.end)]
@@ -105,7 +108,7 @@ def lines(
     parts = [shown]
     for index, some in enumerate(groups):
         start = bottom + (24 if index == 0 else 16)
-        vertical = scale(y, shown_ys, start + (_BAND if bands else _TALL), start, most=3 if bands else 6)
+        vertical = scale(y, shown_ys, start + (_BAND if bands else height), start, most=3 if bands else 6)
         vertical = replace(vertical, title=vertical.title if index == 0 else "")
         left = frame.left_margin(vertical)
         right = width - (max(width_of(one.name, SMALL) for one in series) + 12 if bands else 0)
@@ -116,7 +119,7 @@ def lines(
         for one in some:
             if one.name in ideals:
                 parts.append(_ideal_line(*ideals[one.name], horizontal, vertical))
-        parts += [_draw(one, horizontal, vertical, top) for one in some]
+        parts += [_draw(one, (x, y), (horizontal, vertical), top) for one in some]
         parts += _labels(some, horizontal, vertical, right)
         bottom = vertical.start
     if not points:
@@ -126,8 +129,8 @@ def lines(
     below, bottom = frame.footnotes(notes, bottom, width)
     names = ", ".join(one.name for one in series if one.name)
     what = f"{y.heading} over {x.heading}"
-    described = sentences(title, subtitle, what, f"Series: {names}" if names else "", *notes)
-    return Figure(title, described, width, bottom, "".join([*parts, axis, below]), _table(series, x, y))
+    description = sentences(title, subtitle, what, f"Series: {names}" if names else "", *notes)
+    return Figure(title, description, width, bottom, "".join([*parts, axis, below]), _table(series, x, y))
 
 
 def _largest(values: Sequence[float], cut: bool) -> float:
@@ -181,8 +184,10 @@ def _ideal_line(start: float, last: float, slope: float, horizontal: Scale, vert
     return element("path", d=d, fill="none", **how)
 
 
-def _draw(one: Series, horizontal: Scale, vertical: Scale, top: float) -> str:
+def _draw(one: Series, axes: tuple[Axis, Axis], scales: tuple[Scale, Scale], top: float) -> str:
     """Line, intervals and markers of a series; a point between interruptions has a marker in any case."""
+    horizontal, vertical = scales
+    few = len(one.known) <= _MOST_MARKERS
     pieces: list[list[tuple[float, float]]] = [[]]
     marks, intervals = [], []
     for point in one.points:
@@ -193,15 +198,16 @@ def _draw(one: Series, horizontal: Scale, vertical: Scale, top: float) -> str:
             continue
         x, y = horizontal.at(point.x), vertical.at(point.y)
         pieces[-1].append((x, y))
+        if few:
+            marks.append(described(frame.marker(one.style, x, y), _words(one, point, axes)))
         if point.low is not None and point.high is not None:
             low, high = vertical.at(point.low), vertical.at(point.high)
             intervals.append(frame.whisker(x, low, high, one.style, point.high > vertical.high))
         if point.y > top:
             marks.append(frame.marker(Style(one.style.colour, frame.TRIANGLE), x, y + 4, 3))
-    few = len(one.known) <= _MOST_MARKERS
     for piece in pieces:
-        if few or len(piece) == 1 or not one.line:
-            marks += [frame.marker(one.style, x, y, 4.0 if few else 2.0) for x, y in piece]
+        if not few and (len(piece) == 1 or not one.line):
+            marks += [frame.marker(one.style, x, y, 2.0) for x, y in piece]
     drawn = [piece for piece in pieces if len(piece) > 1] if one.line else []
     if not drawn:
         return "".join(intervals + marks)
@@ -211,6 +217,13 @@ def _draw(one: Series, horizontal: Scale, vertical: Scale, top: float) -> str:
         "path", d=path, fill="none", stroke_width="1.8" if few else "1.2", stroke_linejoin="round", **how
     )
     return stroke + "".join(intervals + marks)
+
+
+def _words(one: Series, point: Point, axes: tuple[Axis, Axis]) -> str:
+    """A point as text: series, x and y with their units."""
+    x, y = axes
+    where = f"{x.label} {x.with_unit(point.x)}"
+    return ", ".join(filter(None, (one.name, where, f"{y.label} {y.with_unit(point.y or 0.0)}")))
 
 
 def _labels(series: Sequence[Series], horizontal: Scale, vertical: Scale, width: float) -> list[str]:

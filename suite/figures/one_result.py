@@ -79,7 +79,7 @@ def telemetry(curves: Curves, name: str, subtitle: str = "") -> Figure:
     spans += [Span(start, end, False) for start, end in curves["phases"]]
     axis = Axis(found["label"], found["unit"], zero=True)
     title = f"{found['label'][0].upper()}{found['label'][1:]} over the run"
-    return lines(title, _TIME, axis, series, subtitle=subtitle, notes=notes, spans=spans)
+    return lines(title, _TIME, axis, series, subtitle=subtitle, notes=notes, spans=spans, height=150.0)
 
 
 def _times(curves: Curves) -> Iterator[list[list[float]]]:

@@ -134,14 +134,19 @@ def _panel(group: tuple[str, str, str, str], results: Sequence[Measured]) -> Pan
     kept: dict[str, Measured] = {}
     for one in sorted(results, key=lambda one: one.row.run_id if one.row is not None else ""):
         kept[repr(sorted(one.settings.items()))] = one
-    settings = [one.settings for one in kept.values()]
-    return Panel(group, tuple(kept.values()), len(results) - len(kept), tuple(differing(settings)))
+    return Panel(group, tuple(kept.values()), len(results) - len(kept), _differ(tuple(kept.values())))
 
 
 def _merged(some: Sequence[Panel]) -> Panel:
     results = tuple(one for panel in some for one in panel.results)
-    differ = tuple(differing([one.settings for one in results]))
-    return Panel(some[0].group, results, sum(panel.older for panel in some), differ)
+    return Panel(some[0].group, results, sum(panel.older for panel in some), _differ(results))
+
+
+def _differ(results: Sequence[Measured]) -> tuple[str, ...]:
+    """The settings that differ. A cell without a result has a key alone, which its framework tells apart."""
+    found = differing([one.settings for one in results if one.row is not None])
+    frameworks = {framework_of(one) for one in results}
+    return tuple(found if "framework" in found or len(frameworks) == 1 else ["framework", *found])
 
 
 def _by(results: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
@@ -352,7 +357,7 @@ def _ordered(panel: Panel, asked: Shown) -> Figure:
     frameworks = sorted({framework_of(one) for one in panel.results}, key=framework_order)
     names = [name for name in panel.differ if name != "framework"]
     shown = []
-    for one in panel.results:
+    for one in sorted(panel.results, key=lambda one: frameworks.index(framework_of(one))):
         framework = framework_of(one)
         value = _value(one, asked.name)
         low, high = (_value(one, end) if end else None for end in (asked.low, asked.high))

@@ -139,6 +139,11 @@ def group(*children: str, **attributes: str | float | None) -> str:
     return element("g", *children, **attributes)
 
 
+def described(shape: str, value: str) -> str:
+    """A shape with text that a viewer shows while the pointer is on it."""
+    return group(element("title", text(value)), shape)
+
+
 def label(
     x: float,
     y: float,
