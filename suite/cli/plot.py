@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suite.cli.guard import UsageError
+from suite.cli.guard import UsageError, progress, relative
 from suite.log.safe import safe
 
 if TYPE_CHECKING:
@@ -113,15 +113,16 @@ def _results(sandbox: Sandbox, folders: list[Path]) -> Iterator[tuple[Measured, 
     from suite.compare.result_row import ResultRow, result_folders
     from suite.figures.results import Measured
     from suite.report.grid import NOT_AVAILABLE, entry_of
-    from suite.sandbox.sandbox import LimitsError
+    from suite.sandbox.sandbox import LimitsError, TaskError
     from suite.sweep import journal
 
     seen = set()
     for path in result_folders(folders):
         try:
             answer = sandbox.run("measured", path=path)
-        except LimitsError:
-            continue  # rejected
+        except (LimitsError, TaskError) as error:
+            progress(f"left out: {relative(path)}: {safe(error)}")
+            continue
         row = ResultRow.of_dict(answer["row"])
         entry = entry_of(row)
         if entry.settled and row.digest not in seen:

@@ -45,19 +45,23 @@ def curve_figures(
             drawn += [_distributions(panel, known[start : start + _MOST_LINES]) for start in starts]
             continue
         for one, curves in found:
-            names = [name for name in FIRST if not obvious(name, one.settings)]
-            said = name_of(one.settings, names)
-            if metric == TELEMETRY:
-                names = [name for name, found in curves["telemetry"].items() if found["series"]]
-                drawn += [one_result.telemetry(curves, name, said) for name in names]
-            elif curves["steps_ns"]:
-                draw = {
-                    STEP_HISTOGRAM: one_result.step_histogram,
-                    STEP_ECDF: one_result.step_ecdf,
-                    STEP_TRACE: one_result.step_trace,
-                }[metric]
-                drawn.append(draw(curves, said))
+            watermark = "practice" if one.group[0] == "practice" else ""
+            drawn += [figure.with_watermark(watermark) for figure in _of_one(one, curves, metric)]
     return drawn
+
+
+def _of_one(one: Measured, curves: Curves, metric: str) -> list[Figure]:
+    """The figures of one result; none without the times or samples that they show."""
+    said = name_of(one.settings, [name for name in FIRST if not obvious(name, one.settings)])
+    if metric == TELEMETRY:
+        known = [name for name, quantity in curves["telemetry"].items() if quantity["series"]]
+        return [one_result.telemetry(curves, name, said) for name in known]
+    draw = {
+        STEP_HISTOGRAM: one_result.step_histogram,
+        STEP_ECDF: one_result.step_ecdf,
+        STEP_TRACE: one_result.step_trace,
+    }[metric]
+    return [draw(curves, said)] if curves["steps_ns"] else []
 
 
 def _distributions(panel: Panel, some: Sequence[tuple[Measured, Curves]]) -> Figure:

@@ -25,7 +25,7 @@ from suite.figures.svg import (
 
 _TALL, _BAND = 250.0, 74.0  # px of the vertical axis: of one for all series, of one per series
 _CUT = 4.0  # an axis ends at this multiple of the 99th percentile if values lie beyond
-_MOST_MARKERS = 40  # of a series; longer ones are lines only
+_MOST_MARKERS, _MANY = 40, 12  # markers of a series: longer ones are lines only, or have smaller markers
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +188,7 @@ def _draw(one: Series, axes: tuple[Axis, Axis], scales: tuple[Scale, Scale], top
     """Line, intervals and markers of a series; a point between interruptions has a marker in any case."""
     horizontal, vertical = scales
     few = len(one.known) <= _MOST_MARKERS
+    size = 4.0 if len(one.known) <= _MANY else 3.0
     pieces: list[list[tuple[float, float]]] = [[]]
     marks, intervals = [], []
     for point in one.points:
@@ -199,7 +200,7 @@ def _draw(one: Series, axes: tuple[Axis, Axis], scales: tuple[Scale, Scale], top
         x, y = horizontal.at(point.x), vertical.at(point.y)
         pieces[-1].append((x, y))
         if few:
-            marks.append(described(frame.marker(one.style, x, y), _words(one, point, axes)))
+            marks.append(described(frame.marker(one.style, x, y, size), _words(one, point, axes)))
         if point.low is not None and point.high is not None:
             low, high = vertical.at(point.low), vertical.at(point.high)
             intervals.append(frame.whisker(x, low, high, one.style, point.high > vertical.high))

@@ -169,7 +169,7 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: str | float |
 
 def sentences(*parts: str) -> str:
     """The parts that are not empty as sentences, each with a full stop."""
-    return " ".join(f"{part}." for part in parts if part)
+    return " ".join(f"{part.removesuffix('.')}." for part in parts if part)
 
 
 def width_of(value: str, size: float = SIZE) -> float:
