@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from suite.log.safe import safe
 
-LONGEST = 2000  # characters of one text
+LONGEST = 600  # characters of one text
 _VOID = frozenset(("meta", "br", "hr", "input", "link"))
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 # A page of the site or a position in one: no scheme, no host, no entity.

@@ -11,6 +11,7 @@ from suite.figures.frame import style
 from suite.figures.lines import Point, Series, lines
 from suite.figures.one_result import step_ecdf, step_histogram, step_trace, telemetry
 from suite.log.finding import Finding
+from suite.log.safe import safe
 from suite.log.units import significant
 from suite.metrics.curves import TELEMETRY
 from suite.metrics.metric import Metric
@@ -21,6 +22,7 @@ from suite.site.pages.groups import data_sheet
 from suite.site.parts import Links
 from suite.site.shell import page
 
+_LONG = 4000  # characters of a sentence or a command that are shown
 _ORDER = {"reject": 0, "flag": 1, "info": 2}
 _TILES = (
     ("step_p50_ms", "median step time"),
@@ -67,7 +69,7 @@ def result_page(result: Result, *, site: bool = True) -> str:
 def _name(result: Result) -> str:
     key = result.row.key
     parts_of_name = (key.get("workload"), key.get("framework"), parts.phase_of(result), key.get("precision"))
-    return " · ".join(str(part) for part in parts_of_name if part) or result.row.run_id
+    return safe(" · ".join(str(part) for part in parts_of_name if part) or result.row.run_id)
 
 
 def body(result: Result, links: Links) -> list[Node]:
@@ -155,7 +157,7 @@ def _quotable(result: Result) -> Node:
     fields = {**fields, "level": result.level}
     return tag(
         "figure",
-        tag("blockquote", sentence(fields)),
+        tag("blockquote", text(sentence(fields), _LONG)),
         tag("figcaption", "The sentence that may be published"),
         class_="quote",
     )
@@ -389,7 +391,7 @@ def _replay(result: Result, links: Links) -> Node:
     if overrides:
         commands += [
             tag("p", "The run was started with:"),
-            tag("pre", tag("code", "python -m suite run " + " ".join(overrides))),
+            tag("pre", tag("code", text("python -m suite run " + " ".join(overrides), _LONG))),
         ]
     raw = links.to(f"log/{result.digest}.txt") if result.facts["audit"]["sha256"] else None
     files = tag("p", parts.link(raw, "The log as it was written (JSON lines)")) if raw else None
