@@ -12,6 +12,7 @@ from typing import Any
 from suite.site.html import Html, Node, join, tag, text, trusted
 
 _ASSETS = Path(__file__).with_name("assets")
+PRACTICE = "Practice: results of mini scale, which are no submissions."
 GENERATOR = "dl-benchmark-suite"
 _NAVIGATION = (
     ("index.html", "Results"),
@@ -41,7 +42,7 @@ def page(
 ) -> str:
     """A whole page. ``depth`` is 1 for a page in a folder; a report (``site`` False) links to no other page.
 
-    ``watermark``: the page states across it that its results are of practice, no submissions.
+    ``watermark``: the page states that its results are of practice; the style sheet writes it across.
     """
     up = "../" * depth
     head = join(
@@ -66,14 +67,19 @@ def page(
         tag("nav", links, aria_label="Site") if site else None,
         class_="banner",
     )
-    across = (
-        tag("p", "PRACTICE · NOT A SUBMISSION", class_="watermark", aria_hidden="true") if watermark else None
-    )
+    practice = tag("p", PRACTICE, class_="callout practice-note") if watermark else None
     parts = [
         "<!doctype html>",
         '<html lang="en">',
         tag("head", head),
-        tag("body", banner, across, tag("main", body, id="content", tabindex="-1"), _footer(), _script()),
+        tag(
+            "body",
+            banner,
+            tag("main", practice, body, id="content", tabindex="-1"),
+            _footer(),
+            _script(),
+            class_="practice" if watermark else None,
+        ),
         "</html>",
     ]
     return "\n".join(parts) + "\n"

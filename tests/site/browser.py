@@ -46,17 +46,22 @@ def browser(*, scripts: bool = True, width: int = 1280) -> Iterator[webdriver.Ch
         driver.quit()
 
 
+def _entries(driver: webdriver.Chrome, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = driver.get_log(name)  # type: ignore[no-untyped-call]
+    return found
+
+
 def opened(driver: webdriver.Chrome, path: Path, fragment: str = "") -> None:
     """Open a page in a fresh document, without what earlier pages requested and reported."""
     driver.get("about:blank")
-    driver.get_log("performance")
-    driver.get_log("browser")
+    _entries(driver, "performance")
+    _entries(driver, "browser")
     driver.get(path.as_uri() + fragment)
 
 
 def requests(driver: webdriver.Chrome) -> list[str]:
     """The addresses that the page requested, without those within the machine's own files."""
-    events = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    events = [json.loads(entry["message"])["message"] for entry in _entries(driver, "performance")]
     asked = [
         event["params"]["request"]["url"]
         for event in events
@@ -67,7 +72,7 @@ def requests(driver: webdriver.Chrome) -> list[str]:
 
 def console(driver: webdriver.Chrome) -> list[str]:
     """What the page wrote to the console: errors, warnings, refusals of the content security policy."""
-    return [entry["message"] for entry in driver.get_log("browser")]
+    return [entry["message"] for entry in _entries(driver, "browser")]
 
 
 def serious(driver: webdriver.Chrome) -> list[str]:

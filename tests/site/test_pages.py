@@ -14,7 +14,7 @@ import pytest
 from suite.cli import main
 from suite.site.build import SiteError, build
 from suite.site.html import join, tag, text
-from suite.site.shell import policy
+from suite.site.shell import PRACTICE, policy
 from tests.fixtures.forging import rewrite
 from tests.fixtures.good_log import Good, write_good
 from tests.site.pages import Page, read
@@ -182,15 +182,15 @@ def test_a_report_of_a_folder_is_one_table(tmp_path: Path) -> None:
     assert main(["report", "--results-dir", str(results), "--cache-dir", str(tmp_path / "cache")]) == 0
     page = read(results / "reports" / "results.html")
     assert len(page.metrics["score"]) == 2
-    assert "PRACTICE · NOT A SUBMISSION" in page.text
+    assert PRACTICE in page.text
 
 
 def test_practice_carries_a_watermark_and_other_divisions_none(site: Path, tmp_path: Path) -> None:
     write_good(tmp_path / "results")
     build(tmp_path / "results", tmp_path / "site", tmp_path / "cache")
     (practice,) = (tmp_path / "site" / "r").iterdir()
-    assert "PRACTICE · NOT A SUBMISSION" in read(practice).text
-    assert not [path for path in pages_of(site) if "PRACTICE · NOT A SUBMISSION" in read(path).text]
+    assert PRACTICE in read(practice).text
+    assert not [path for path in pages_of(site) if PRACTICE in read(path).text]
 
 
 def test_wrong_arguments_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

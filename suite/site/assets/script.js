@@ -40,7 +40,7 @@
     if (rows.length < 2) return null;
     headings.forEach(function (heading) {
       var name = heading.textContent.trim();
-      if (heading.hasAttribute("data-plain")) return;
+      if (!name || heading.hasAttribute("data-plain")) return;
       heading.setAttribute("data-name", name);
       var button = make("button", name, { type: "button" });
       heading.textContent = "";
