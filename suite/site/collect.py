@@ -21,7 +21,7 @@ from suite.log.safe import safe
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.site.cache import Cache, key_of, registry_digest
 from suite.submissions.package import CheckedSubmission, compared_with_each_other
-from suite.submissions.registry import read_registry
+from suite.submissions.registry import Registry, read_registry
 from suite.submissions.system import SLUG
 
 SITE_TASKS = "suite.site.tasks"
@@ -104,13 +104,14 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
     keys = [key_of(cache, path, root, of_registry) for path in found]
     values = _values(cache, root, found, keys)
     sets = _sets(root, cache)
-    entries = [
-        CheckedSubmission.of_dict(path, value["entry"])
-        for path, value in zip(found, values, strict=True)
-        if value["entry"] is not None
-    ]
-    after, between = compared_with_each_other(entries, registry, root)
-    levels = {one.folder: one.assurance.level if one.assurance else None for one in after}
+    packaged = [index for index, value in enumerate(values) if value["entry"] is not None]
+    levels, between = _compared(
+        cache,
+        [CheckedSubmission.of_dict(found[index], values[index]["entry"]) for index in packaged],
+        [keys[index] for index in packaged],
+        registry,
+        root,
+    )
     results: dict[str, Result] = {}
     for path, key, value in zip(found, keys, values, strict=True):
         result = _result(path, key, value, cache, root, between, levels)
@@ -120,6 +121,21 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
     cache.close()
     ordered = sorted(results.values(), key=lambda one: (one.facts.get("when", ""), one.digest), reverse=True)
     return Collection(tuple(ordered), tuple(sets), tuple(between))
+
+
+def _compared(
+    cache: Cache, entries: list[CheckedSubmission], keys: Sequence[str], registry: Registry, root: Path
+) -> tuple[dict[Path, str | None], list[Finding]]:
+    """Levels by folder and the findings about several submissions, of which the time grows with the square."""
+    name = f"{sha256(chr(10).join(keys).encode()).hexdigest()}.between"
+    value = cache.read(name)
+    if value is None:
+        after, between = compared_with_each_other(entries, registry, root)
+        levels = [None if one.assurance is None else one.assurance.level for one in after]
+        value = {"levels": levels, "findings": [asdict(one) for one in between]}
+        cache.write(name, value)
+    levels_by_folder = {one.folder: level for one, level in zip(entries, value["levels"], strict=True)}
+    return levels_by_folder, [Finding(**one) for one in value["findings"]]
 
 
 def _result(

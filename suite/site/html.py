@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import TypeAlias
 
 from suite.log.safe import safe
@@ -19,6 +20,7 @@ _VOID = frozenset(("meta", "br", "hr", "input", "link"))
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 # A page of the site or a position in one: no scheme, no host, no entity.
 _ADDRESS = re.compile(r"(?:\.\./)?(?:[a-z]+/)?[a-zA-Z0-9._-]*(?:#[a-zA-Z0-9._=&,-]*)?")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .,:;/()%_+–·-]*")
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _FORBIDDEN = ("src", "style", "srcset", "action", "formaction", "srcdoc")
 
@@ -39,7 +41,10 @@ def trusted(markup: str) -> Html:
 
 def text(value: object, limit: int = LONGEST) -> Html:
     """``value`` as text, at most ``limit`` characters of it."""
-    return Html(html.escape(safe(value, limit)))
+    shown = str(value)
+    if len(shown) <= limit and _PLAIN.fullmatch(shown):  # nothing to escape, as in most cells of a table
+        return Html(shown)
+    return Html(html.escape(safe(shown, limit)))
 
 
 def join(*children: Node) -> Html:
@@ -73,7 +78,7 @@ def _render(child: Node) -> str:
 
 
 def _attribute(name: str, value: str | int | bool) -> str:
-    if not _NAME.fullmatch(name) or name.startswith("on") or name in _FORBIDDEN:
+    if not _allowed(name):
         raise ValueError(f"html: the attribute {name!r} is not allowed")
     if value is True:
         return f" {name}"
@@ -82,4 +87,10 @@ def _attribute(name: str, value: str | int | bool) -> str:
         raise ValueError(f"html: expected an address within the site, found {shown!r}")
     if name == "id" and not _ID.fullmatch(shown):
         raise ValueError(f"html: expected a plain id, found {shown!r}")
-    return f' {name}="{html.escape(safe(shown, LONGEST))}"'
+    return f' {name}="{text(shown)}"'
+
+
+@cache
+def _allowed(name: str) -> bool:
+    """Whether an attribute of this name can hold neither script nor style nor the address of a file."""
+    return bool(_NAME.fullmatch(name)) and not name.startswith("on") and name not in _FORBIDDEN
