@@ -126,7 +126,7 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
 def _compared(
     cache: Cache, entries: list[CheckedSubmission], keys: Sequence[str], registry: Registry, root: Path
 ) -> tuple[dict[Path, str | None], list[Finding]]:
-    """Levels by folder and the findings about several submissions, of which the time grows with the square."""
+    """Levels by folder, and findings about several submissions: their time grows with the square."""
     name = f"{sha256(chr(10).join(keys).encode()).hexdigest()}.between"
     value = cache.read(name)
     if value is None:
