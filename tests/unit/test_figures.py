@@ -203,7 +203,7 @@ def test_results_of_one_name_share_a_row_with_a_lane_each() -> None:
 
 
 def test_reason_of_a_missing_point_is_drawn_before_other_labels() -> None:
-    points = (Point(1, 0.0, label="batch 1"), Point(1, None, label="OOM"))
+    points = (Point(1, 0, label="batch 1"), Point(1, None, label="OOM"), Point(2, 10))
     figure = lines("t", Axis("x"), Axis("y", zero=True), [Series("a", points, style(0))])
     assert "OOM" in texts(figure)
     assert "batch 1" not in texts(figure)
