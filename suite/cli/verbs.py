@@ -142,9 +142,10 @@ _ALL = (
     Verb(
         "compare", "suite.cli.compare", (
             Option(
-                "results", "A and B: results' folders, or their run.jsonl; one alone with --baseline",
+                "results",
+                "A and B or more: results' folders, or their run.jsonl; one alone with --baseline",
                 metavar="RESULT", type=Path, required=True, many=True, positional=True,
-                make=("A", "B", "RESULT"),
+                make=("A", "B", "RESULTS", "RESULT"),
             ),
             Option(
                 "baseline", "compare with the history in this folder", metavar="DIR", type=Path
