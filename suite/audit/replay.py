@@ -225,8 +225,8 @@ def time_item(
         return incomparable(
             "time",
             f"time not confirmed: {100 * abs(math.expm1(apart)):.2f} % {faster} in the replay; more than "
-            f"{100 * math.expm1(MOST_TOLERANCE):.2f} % confirms nothing, and refutes nothing where repeats spread "
-            f"so much (CV of the submission {100 * cv:.2f} %, {count} of 5 repeats)",
+            f"{100 * math.expm1(MOST_TOLERANCE):.2f} % confirms nothing, and refutes nothing where repeats "
+            f"spread so much (CV of the submission {100 * cv:.2f} %, {count} of 5 repeats)",
         )
     tolerance = min(tolerance, MOST_TOLERANCE)
     return ComparedItem(
