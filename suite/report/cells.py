@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from suite.contract import INDEPENDENT
 from suite.log.safe import LIMIT, safe
 from suite.log.units import count
+
+_COMMAND = re.compile(r":(?=:)|#(?=#)")
 
 
 def aligned(rows: Iterable[Iterable[str]], limit: int = LIMIT, width: int | None = None) -> list[str]:
@@ -20,7 +23,7 @@ def aligned(rows: Iterable[Iterable[str]], limit: int = LIMIT, width: int | None
     cells = [[safe(cell, limit) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
-        return _folded(cells, width)
+        return _folded([[foldable(cell, limit) for cell in row] for row in cells], width)
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in cells
@@ -41,6 +44,15 @@ def _folded(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     out = io.StringIO()
     Console(file=out, width=width, color_system=None, legacy_windows=False).print(table)
     return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def foldable(value: object, limit: int = LIMIT) -> str:
+    """Text that is safe to print even if a line is folded anywhere in it.
+
+    :func:`suite.log.safe.safe` escapes a command to a continuous-integration service at the start of a text
+    only; folding may put any part of the text at the start of a line.
+    """
+    return _COMMAND.sub(lambda found: f"\\x{ord(found[0]):02x}", safe(value, limit))
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Iterable[str]], limit: int = LIMIT) -> list[str]:

@@ -22,7 +22,7 @@ from suite.compare.compare import (
 from suite.compare.ratio import FAILS, HOLDS, Ratio
 from suite.log.safe import safe
 from suite.log.units import quantity
-from suite.report.cells import aligned, escaped, markdown_table
+from suite.report.cells import aligned, escaped, foldable, markdown_table
 
 _SHORT_CELL, _LONG_CELL = 44, 300  # characters
 _TITLE = 400
@@ -168,9 +168,9 @@ def to_text(parts: Sequence[Block], width: int | None = None) -> str:
     lines: list[str] = []
     for part in parts:
         if isinstance(part, Heading):
-            lines += ["", *_folded(safe(part.text, _TITLE), width)]
+            lines += ["", *_folded(part.text, width)]
         elif isinstance(part, TextLine):
-            lines += _folded(safe(part.text, _TITLE), width)
+            lines += _folded(part.text, width)
         else:
             inner = None if width is None else width - 2
             lines += [f"  {line}".rstrip() for line in aligned((part.heads, *part.rows), _LONG_CELL, inner)]
@@ -180,8 +180,10 @@ def to_text(parts: Sequence[Block], width: int | None = None) -> str:
 def _folded(text: str, width: int | None) -> list[str]:
     """``text`` in lines of at most ``width`` columns, the later ones indented."""
     if width is None:
-        return [text]
-    return textwrap.wrap(text, max(width, _NARROWEST), subsequent_indent="   ", break_on_hyphens=False)
+        return [safe(text, _TITLE)]
+    return textwrap.wrap(
+        foldable(text, _TITLE), max(width, _NARROWEST), subsequent_indent="   ", break_on_hyphens=False
+    )
 
 
 def to_markdown(parts: Sequence[Block]) -> str:
