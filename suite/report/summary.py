@@ -68,16 +68,16 @@ _CONVERSION_METRICS = (
     *_THROUGHPUT[:4],
     *("files_read_mb_per_s", "shards_written_mb_per_s", "files_read_bytes", "shards_written_bytes"),
 )
-_CSV_METRICS = tuple(
-    dict.fromkeys(
-        (
-            *("throughput_per_s", "throughput_low_per_s", "throughput_high_per_s", "cv_percent"),
-            *("step_mean_ms", "step_p50_ms", "step_p90_ms", "step_p99_ms", "loss_first", "loss_last"),
-            *(*_QUALITY, *_CONVERSION_METRICS, *_COMMON),
-            *("cpu_host_cores", "cpu_throttled_percent", "gpu_sm_clock_mhz", "gpu_temperature_c"),
-        )
-    )
+# The metrics of CSV: of a mode only where a result has this mode, so that no column is always empty.
+_CSV_OF_MODE = {
+    "throughput": (*_THROUGHPUT[:4], "step_mean_ms", *_THROUGHPUT[4:]),
+    "quality": _QUALITY,
+    CONVERSION: _CONVERSION_METRICS,
+}
+_CSV_COMMON = (
+    *(*_COMMON, "cpu_host_cores", "cpu_throttled_percent", "gpu_sm_clock_mhz", "gpu_temperature_c"),
 )
+_OF_A_RUN = ("throughput_low_per_s", "throughput_high_per_s", "cv_percent")  # that a single repeat has not
 _SHA256 = 64  # characters
 _FORMULA_STARTS = ("=", "+", "-", "@")  # a spreadsheet evaluates a cell that begins with one
 _LONGEST_CELL = 300
@@ -163,15 +163,18 @@ def to_csv(tables: Sequence[Table]) -> str:
     """
     rows = [row for table in tables for row in table.rows]
     settings = _setting_columns(rows)
-    return _csv(_cells_of(row, settings) | _values(row.metrics) for row in rows)
+    names = _metric_columns(rows)
+    return _csv(_cells_of(row, settings) | _values(row.metrics, names) for row in rows)
 
 
 def to_csv_of_repeats(repeats: Iterable[tuple[ResultRow, Sequence[RepeatMetrics]]]) -> str:
     """CSV, one table: one row per repeat of each result with a score; columns as in :func:`to_csv`."""
     known = list(repeats)
-    settings = _setting_columns([row for row, _ in known])
+    rows = [row for row, _ in known]
+    settings = _setting_columns(rows)
+    names = [name for name in _metric_columns(rows) if name not in _OF_A_RUN]
     return _csv(
-        _cells_of(row, settings) | {"repeat": one.repeat, "units": one.units} | _values(one.metrics)
+        _cells_of(row, settings) | {"repeat": one.repeat, "units": one.units} | _values(one.metrics, names)
         for row, some in known
         for one in some
     )
@@ -225,8 +228,14 @@ def _cells_of(row: ResultRow, settings: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _values(metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    return {name: metrics[name].value if name in metrics else None for name in _CSV_METRICS}
+def _metric_columns(rows: Sequence[ResultRow]) -> list[str]:
+    modes = {row.group[2] for row in rows}
+    of_modes = [name for mode, names in _CSV_OF_MODE.items() if mode in modes for name in names]
+    return list(dict.fromkeys((*of_modes, *_CSV_COMMON)))
+
+
+def _values(metrics: Mapping[str, Metric], names: Iterable[str]) -> dict[str, Any]:
+    return {name: metrics[name].value if name in metrics else None for name in names}
 
 
 def harmless(cell: Any) -> Any:

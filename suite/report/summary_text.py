@@ -228,11 +228,10 @@ def _width(head: str, cells: Sequence[str]) -> int:
 def _figures(mode: str) -> Iterator[_Figure]:
     """The figures of a mode, the most important first."""
     if mode == "quality":
-        names = (
-            ("time to quality", "time_to_quality_s"), ("quality", "quality"), ("target", "quality_target"),
-            ("less fp32", "quality_less_fp32"),
-        )  # fmt: skip
-        yield from (_of_metric(*name) for name in names)
+        yield _of_metric("time to quality", "time_to_quality_s")
+        yield _of_metric("quality", "quality")
+        yield _of_metric("target", "quality_target")
+        yield _of_metric("less fp32", "quality_less_fp32")
     else:
         yield _Figure("throughput", lambda row: _shown(row, "throughput_per_s") or row.missing_score)
         yield _Figure("± 95 %", _half_width)
