@@ -226,7 +226,6 @@ def junit_of_failures(args: argparse.Namespace, failed: Sequence[tuple[str, str]
 
 def cases_of(found: Comparison) -> list[JunitCase]:
     """One test case per metric, and one for the gate."""
-    from suite.report.compare_text import sentence
     from suite.report.junit import PASSED, SKIPPED, JunitCase
 
     differing = "\n".join(f"{one.group}: {one.name}: {one.a} and {one.b}" for one in found.differences)
@@ -234,7 +233,7 @@ def cases_of(found: Comparison) -> list[JunitCase]:
         JunitCase("the results are comparable", PASSED, f"{len(found.differences)} differences", differing)
     ]
     cases += [
-        JunitCase(f"compare {row.label}", SKIPPED if row.ratio is None else PASSED, sentence(row))
+        JunitCase(f"compare {row.label}", SKIPPED if row.ratio is None else PASSED, row.sentence)
         for row in found.rows
     ]
     return cases + _gate_case(found.gate)

@@ -66,10 +66,11 @@ def comparable(path: Path, rules_of: Callable[[str], Rules] = load) -> dict[str,
     record = verdict.record
     if record is None or not verdict.scored:
         return {"verdict": verdict.as_dict(), "comparable": None}
-    return {"verdict": verdict.as_dict(), "comparable": _comparable(record, verdict)}
+    return {"verdict": verdict.as_dict(), "comparable": comparable_of(record, verdict)}
 
 
-def _comparable(record: Record, verdict: Verdict) -> dict[str, Any]:
+def comparable_of(record: Record, verdict: Verdict) -> dict[str, Any]:
+    """The comparison data of a record with a score."""
     subject = record.subject
     phase = CONVERSION if record.conversion is not None else record.key.phase
     scenario = "offline" if record.conversion is not None else record.key.scenario

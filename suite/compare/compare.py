@@ -13,6 +13,7 @@ from typing import Any
 from suite.compare import ratio as statistics
 from suite.compare.comparable import GROUPS, MEANING
 from suite.compare.ratio import CONFIDENCE, UNDECIDABLE, Ratio
+from suite.log.safe import safe
 
 FORMAT = "suite-compare/1"
 FASTER, SLOWER, MORE, LESS = "faster", "slower", "more", "less"
@@ -67,6 +68,17 @@ class MetricComparison:
         """The metric's name for people."""
         return _LABELS[self.name]
 
+    @property
+    def sentence(self) -> str:
+        """The conclusion as a sentence."""
+        if self.ratio is None:
+            return f"{self.label}: not compared ({self.reason})"
+        smallest = f"; minimum detectable effect {percent(self.ratio.detectable)}"
+        if self.conclusion == INDISTINGUISHABLE:
+            return f"{self.label}: A and B are indistinguishable{smallest}"
+        verb = "uses" if self.conclusion in (MORE, LESS) else "is"
+        return f"{self.label}: B {verb} {difference_text(self.ratio)} {self.conclusion} than A{smallest}"
+
 
 @dataclass(frozen=True, slots=True)
 class Gate:
@@ -77,7 +89,7 @@ class Gate:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """The differences, metrics and gate of two comparable results; ``paired`` if their repeats are pairs."""
 
@@ -92,6 +104,16 @@ class Comparison:
     def meaning(self) -> tuple[Difference, ...]:
         """The differences in what is measured, which also affect the ratio."""
         return tuple(one for one in self.differences if one.group == MEANING)
+
+    @property
+    def not_like_with_like(self) -> str:
+        """The sentence that names what else than the speed differs; empty for equal work."""
+        return unlike_sentence("A and B", [one.name for one in self.meaning])
+
+    def __repr__(self) -> str:
+        sides = [f"{side}: {safe(one['run_id'])}" for side, one in (("A", self.a), ("B", self.b))]
+        last = [safe(self.not_like_with_like, 400)] if self.meaning else []
+        return "\n".join([*sides, *(safe(row.sentence, 400) for row in self.rows), *last])
 
     def as_dict(self) -> dict[str, Any]:
         """The comparison as JSON values."""
@@ -219,6 +241,21 @@ def gate(name: str, ratio: Ratio | None, loss: float, reason: str) -> Gate:
         why += f", and the limit is {100 * (1 - loss):.4g} %"
         why += f"; minimum detectable effect {percent(ratio.detectable)}"
     return Gate(loss, outcome, why)
+
+
+def difference_text(ratio: Ratio) -> str:
+    """The relative difference, with the ends of its interval."""
+    ends = sorted(abs(end - 1) for end in (ratio.low, ratio.high))
+    return f"{percent(abs(ratio.value - 1))} ({percent(ends[0])} to {percent(ends[1])})"
+
+
+def unlike_sentence(sides: str, names: Sequence[str], most: int = 6) -> str:
+    """The last sentence of a comparison of results that measure different work; empty for equal work."""
+    if not names:
+        return ""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    listed = ", ".join(names[:most]) + more
+    return f"NOT LIKE WITH LIKE: {sides} differ in {listed}. The ratios compare different work."
 
 
 def percent(part: float) -> str:

@@ -9,15 +9,11 @@ from typing import Any
 
 from suite.compare.comparable import GROUPS
 from suite.compare.compare import (
-    INDISTINGUISHABLE,
-    LESS,
-    MORE,
     ComparableResult,
     Comparison,
     Difference,
     Gate,
     MetricComparison,
-    percent,
 )
 from suite.compare.ratio import FAILS, HOLDS, Ratio
 from suite.log.safe import safe
@@ -29,7 +25,6 @@ _TITLE = 400
 _NARROWEST = 40  # columns
 _PAIRED = "compared as pairs: repeat r of A and of B ran one after the other on one machine (interleaved)"
 _UNPAIRED = "compared as two sets of repeats, which did not run interleaved on one machine"
-_MOST_NAMES = 6
 _MAX_DIFFERENCES = 100  # per group: a forged log may have thousands
 _HEADS = ("", "A", "B", "B / A", "95 % interval")
 
@@ -70,17 +65,15 @@ def blocks(found: Comparison) -> Iterator[Block]:
     if any(row.name.startswith("latency") for row in found.rows):
         yield TextLine("latency: the mean of the repeats' percentiles; `summary` has those over all steps")
     for row in found.rows:
-        yield TextLine(sentence(row))
+        yield TextLine(row.sentence)
     yield from gate_blocks(found.gate)
-    yield from unlike_blocks("A and B", [one.name for one in found.meaning])
+    yield from unlike_blocks(found.not_like_with_like)
 
 
-def unlike_blocks(sides: str, names: Sequence[str]) -> Iterator[Block]:
+def unlike_blocks(sentence: str) -> Iterator[Block]:
     """The last line of a comparison of results that measure different work; nothing for equal work."""
-    if names:
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        listed = ", ".join(names[:_MOST_NAMES]) + more
-        yield TextLine(f"NOT LIKE WITH LIKE: {sides} differ in {listed}. The ratios compare different work.")
+    if sentence:
+        yield TextLine(sentence)
 
 
 def identity_blocks(side: str, result: ComparableResult) -> tuple[TextLine, TextLine]:
@@ -132,23 +125,6 @@ def _metric_cells(row: MetricComparison) -> tuple[str, ...]:
 def interval_text(ratio: Ratio) -> str:
     """The ends of a ratio's interval."""
     return f"{ratio.low:.4f} to {ratio.high:.4f}"
-
-
-def sentence(row: MetricComparison) -> str:
-    """The conclusion of one metric as a sentence."""
-    if row.ratio is None:
-        return f"{row.label}: not compared ({row.reason})"
-    smallest = f"; minimum detectable effect {percent(row.ratio.detectable)}"
-    if row.conclusion == INDISTINGUISHABLE:
-        return f"{row.label}: A and B are indistinguishable{smallest}"
-    verb = "uses" if row.conclusion in (MORE, LESS) else "is"
-    return f"{row.label}: B {verb} {difference_text(row.ratio)} {row.conclusion} than A{smallest}"
-
-
-def difference_text(ratio: Ratio) -> str:
-    """The relative difference, with the ends of its interval."""
-    ends = sorted(abs(end - 1) for end in (ratio.low, ratio.high))
-    return f"{percent(abs(ratio.value - 1))} ({percent(ends[0])} to {percent(ends[1])})"
 
 
 def gate_blocks(found: Gate | None, sides: tuple[str, str] = ("B", "A")) -> Iterator[Block]:

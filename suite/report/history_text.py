@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from suite.compare.comparable import MEANING
-from suite.compare.compare import difference_names, differences, percent
+from suite.compare.compare import (
+    difference_names,
+    difference_text,
+    differences,
+    percent,
+    unlike_sentence,
+)
 from suite.compare.history import HistoryComparison
 from suite.compare.ratio import Ratio
 from suite.log.units import count, quantity
@@ -15,7 +21,6 @@ from suite.report.compare_text import (
     TextLine,
     TextTable,
     difference_blocks,
-    difference_text,
     gate_blocks,
     identity_blocks,
     unlike_blocks,
@@ -41,7 +46,7 @@ def blocks(found: HistoryComparison) -> Iterator[Block]:
     yield TextLine(sentence(found))
     yield from gate_blocks(found.gate, ("the result", "the latest level"))
     unlike = [one.name for one in differing if one.group == MEANING]
-    yield from unlike_blocks("the result and the one before it", unlike)
+    yield from unlike_blocks(unlike_sentence("the result and the one before it", unlike))
 
 
 def _latest(found: HistoryComparison) -> TextTable:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from suite.compare.comparable import FRAMEWORK, MEANING, SETTINGS
-from suite.compare.compare import INDISTINGUISHABLE, percent
+from suite.compare.compare import INDISTINGUISHABLE, percent, unlike_sentence
 from suite.compare.ranking import FASTEST, RankedResult, Ranking
 from suite.log.units import quantity
 from suite.report.compare_text import (
@@ -54,7 +54,7 @@ def blocks(found: Ranking) -> Iterator[Block]:
     )
     for row in found.rows[1:]:
         yield TextLine(sentence(row, found.rows[0].label))
-    yield from unlike_blocks("the results", [fact.name for fact in found.meaning])
+    yield from unlike_blocks(unlike_sentence("the results", [fact.name for fact in found.meaning]))
 
 
 def sentence(row: RankedResult, fastest: str) -> str:
