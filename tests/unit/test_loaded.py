@@ -148,7 +148,7 @@ def test_compare_takes_results_and_paths(tmp_path: Path) -> None:
     b = suite.load(write_good(tmp_path / "b", slow))
     found = suite.compare(a, b)
     assert found.rows[0].conclusion == "slower"
-    assert re.search(r"throughput: B is 9\.\d+ % \(.*\) slower than A", repr(found))
+    assert re.search(r"throughput: B is [89][.\d]* % \(.*\) slower than A", repr(found))
     infer = write_good(tmp_path / "c", Good(key=replace(MINI, phase="infer")))
     with pytest.raises(NotComparable, match="phase: train and infer"):
         suite.compare(a, infer)
@@ -196,5 +196,5 @@ def test_import_of_suite_imports_nothing_else() -> None:
     )
     assert done.stdout.split() == ["suite"], done.stderr
     with pytest.raises(AttributeError, match="has no attribute 'laod'"):
-        suite.laod  # type: ignore[attr-defined]  # noqa: B018
+        suite.laod  # noqa: B018
     assert {"load", "compare"} <= set(dir(suite))
