@@ -61,7 +61,8 @@ def blocks(found: Comparison) -> Iterator[Block]:
     yield from difference_blocks(found.differences)
     yield Heading("How far apart they are")
     yield TextTable(_HEADS, tuple(_metric_cells(row) for row in found.rows))
-    yield TextLine(_PAIRED if found.paired else _UNPAIRED)
+    if any(row.ratio is not None for row in found.rows):
+        yield TextLine(_PAIRED if found.paired else _UNPAIRED)
     if any(row.name.startswith("latency") for row in found.rows):
         yield TextLine("latency: the mean of the repeats' percentiles; `summary` has those over all steps")
     for row in found.rows:

@@ -330,6 +330,27 @@ def test_hostile_text_is_escaped_in_every_output(
         etree.XMLSchema(etree.fromstring(SCHEMA)).assertValid(root)
 
 
+@pytest.mark.parametrize("width", [40, 50, 60, 80])
+def test_folding_puts_no_command_to_a_ci_at_the_start_of_a_line(
+    width: int, a: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forge(events: Events) -> None:
+        for event in events:
+            if event["kind"] == "env" and event["data"]["side"] == "outside":
+                event["data"]["facts"]["cpu"]["model"] = (
+                    "a long name of a processor ::error::b ##[group]c :::d"
+                )
+
+    b = rewrite(write_good(tmp_path, slower(0.0)), forge)
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["compare", str(a), str(b)]) == 0
+    assert main(["summary", str(b)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("processor" in line for line in lines)
+    assert max(map(len, lines)) <= width
+    assert not any(line.strip().startswith(("::", "##[")) for line in lines)
+
+
 def test_comparable_has_the_verdict_of_the_checker(a: Path, tmp_path: Path) -> None:
     def longer(events: Events) -> None:
         next(one for one in events if one["kind"] == "repeat_end")["data"]["window"]["ns"] += 1
