@@ -91,7 +91,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """The differences, metrics and gate of two comparable results; ``paired`` if their repeats are pairs."""
+    """The differences, metrics and gate of two comparable results; ``paired`` if their repeats are."""
 
     a: ComparableResult
     b: ComparableResult
@@ -131,10 +131,10 @@ class Comparison:
 def compare(a: ComparableResult, b: ComparableResult, loss: float | None = None) -> Comparison:
     """Compare two results; with ``loss`` (0.02 is 2 %) also by the gate. NotComparable if they cannot be."""
     require_comparable(a, b)
-    pairs = interleaved(a, b)
-    rows = tuple(_rows(a["metrics"], b["metrics"], pairs))
+    paired = interleaved(a, b)
+    rows = tuple(_rows(a["metrics"], b["metrics"], paired))
     verdict = None if loss is None else gate(rows[0].name, rows[0].ratio, loss, rows[0].reason)
-    return Comparison(a, b, differences(a, b), rows, verdict, pairs)
+    return Comparison(a, b, differences(a, b), rows, verdict, paired)
 
 
 def require_comparable(a: ComparableResult, b: ComparableResult) -> None:
@@ -151,7 +151,7 @@ def require_comparable(a: ComparableResult, b: ComparableResult) -> None:
 def interleaved(a: ComparableResult, b: ComparableResult) -> bool:
     """Whether repeat r of ``a`` and repeat r of ``b`` ran one after the other on one machine, for every r.
 
-    So `suite ab` runs them. What slows the machine then slows both repeats of a pair.
+    So `suite ab` runs them. What slows the machine then slows both repeats r.
     """
     times = [result.get("times") or [] for result in (a, b)]
     if len(times[0]) < 2 or len(times[0]) != len(times[1]):
@@ -178,14 +178,14 @@ def differences(a: ComparableResult, b: ComparableResult) -> tuple[Difference, .
 
 
 def _rows(
-    a: Mapping[str, ComparableResult], b: Mapping[str, ComparableResult], pairs: bool
+    a: Mapping[str, ComparableResult], b: Mapping[str, ComparableResult], paired: bool
 ) -> Iterator[MetricComparison]:
     """The metrics that either result has, in a fixed order: the first decides the gate."""
     for name in _LABELS:
         ours, theirs = a.get(name), b.get(name)
         if ours is None and theirs is None:
             continue
-        yield _row(name, ours or _absent(name), theirs or _absent(name), pairs)
+        yield _row(name, ours or _absent(name), theirs or _absent(name), paired)
 
 
 def _absent(name: str) -> ComparableResult:
@@ -193,28 +193,28 @@ def _absent(name: str) -> ComparableResult:
     return {"value": None, "unit": "", "reason": reason, "repeats": []}
 
 
-def _row(name: str, a: ComparableResult, b: ComparableResult, pairs: bool) -> MetricComparison:
+def _row(name: str, a: ComparableResult, b: ComparableResult, paired: bool) -> MetricComparison:
     lacking = [
         f"{side}: {result['reason']}" for side, result in (("A", a), ("B", b)) if result["value"] is None
     ]
     reason = "; ".join(lacking)
     if not lacking and min(len(a["repeats"]), len(b["repeats"])) < 2:
         reason = ONE_REPEAT
-    ratio = None if reason else ratio_of(name, a["repeats"], b["repeats"], pairs)
+    ratio = None if reason else ratio_of(name, a["repeats"], b["repeats"], paired)
     return MetricComparison(
         name, a["unit"] or b["unit"], a["value"], b["value"], ratio, conclusion_of(name, ratio), reason
     )
 
 
 def ratio_of(
-    name: str, a: Sequence[float], b: Sequence[float], pairs: bool = False, confidence: float = CONFIDENCE
+    name: str, a: Sequence[float], b: Sequence[float], paired: bool = False, confidence: float = CONFIDENCE
 ) -> Ratio:
     """B over A of one metric by its values of each repeat: the ratio of the two figures that tables show.
 
     A throughput is all work over all time. Every repeat does the same work, so its ratio is that of the mean
     times, not that of mean rates. The other metrics are means of their repeats.
     """
-    of_means = statistics.paired if pairs and len(a) == len(b) else statistics.welch
+    of_means = statistics.paired if paired and len(a) == len(b) else statistics.welch
     if name != "throughput":
         return of_means(a, b, confidence)
     return of_means([1 / rate for rate in a], [1 / rate for rate in b], confidence).inverse()

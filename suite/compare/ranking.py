@@ -96,8 +96,8 @@ class Ranking:
 def rank(results: Sequence[ComparableResult]) -> Ranking:
     """Rank 2 to 26 results, the fastest first. NotComparable if two of them cannot be compared.
 
-    The same data choose the fastest and compare it, so the intervals hold together for all pairs of results
-    (Bonferroni): each has a confidence of 1 - 0.05 / number of pairs.
+    The same data choose the fastest and compare it, so the intervals hold together for every two results
+    (Bonferroni): of N results, each has a confidence of 1 - 0.05 / (N (N - 1) / 2).
     """
     labels = ascii_uppercase[: len(results)]
     for label, other in zip(labels[1:], results[1:], strict=True):

@@ -55,14 +55,14 @@ def welch(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE
 
 
 def paired(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
-    """The ratio of the mean of ``b`` to that of ``a`` over pairs that were measured together, at least two.
+    """The ratio of the mean of ``b`` to that of ``a``, whose values were measured together one by one.
 
-    The differences of the pairs, each value relative to the mean of its side, are one sample: what slows both
-    sides of a pair cancels (Student's paired t). Raises ValueError for unequal lengths, fewer pairs or values
-    that are not positive.
+    The differences b_r - a_r, each value relative to the mean of its side, are one sample: what slows both
+    repeats r cancels (Student's paired t). Raises ValueError for unequal lengths, fewer than two values on a
+    side, or values that are not positive.
     """
     if len(a) != len(b):
-        raise ValueError(f"expected pairs, found {len(a)} and {len(b)} values")
+        raise ValueError(f"expected paired values, found {len(a)} and {len(b)} values")
     differences = [y - x for x, y in zip(_relative(a), _relative(b), strict=True)]
     _, square = _mean_and_square(differences)
     return _ratio(_log_of_means(a, b), math.sqrt(square), len(a) - 1, confidence)

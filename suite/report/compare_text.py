@@ -23,8 +23,8 @@ from suite.report.cells import aligned, escaped, foldable, markdown_table
 _SHORT_CELL, _LONG_CELL = 44, 300  # characters
 _TITLE = 400
 _NARROWEST = 40  # columns
-_PAIRED = "compared as pairs: repeat r of A and of B ran one after the other on one machine (interleaved)"
-_UNPAIRED = "compared as two sets of repeats, which did not run interleaved on one machine"
+_PAIRED = "paired: repeat r of A and repeat r of B ran one after the other on one machine (interleaved)"
+_UNPAIRED = "not paired: the repeats of A and B did not run interleaved on one machine"
 _MAX_DIFFERENCES = 100  # per group: a forged log may have thousands
 _HEADS = ("", "A", "B", "B / A", "95 % interval")
 

@@ -119,8 +119,8 @@ def times(result: dict[str, Any], begins: list[int], lasts: int = 10) -> dict[st
     return {**result, "times": [{**one, "began_ns": at, "ended_ns": at + lasts} for one, at in ran]}
 
 
-def test_interleaved_repeats_are_compared_as_pairs(values: Values) -> None:
-    """Drift of the machine slows both sides of a pair: only without pairs it hides a difference of 3 %."""
+def test_interleaved_repeats_are_paired(values: Values) -> None:
+    """Drift of the machine slows both repeats r: only unpaired it hides a difference of 3 %."""
     drift, part = (1.0, 1.2, 1.4, 1.6, 1.8), 1.03
     sides = []
     for slower_by, begins in ((1.0, [0, 30, 40, 70, 80]), (part, [10, 20, 50, 60, 90])):
@@ -133,7 +133,7 @@ def test_interleaved_repeats_are_compared_as_pairs(values: Values) -> None:
     assert found.rows[0].ratio is not None
     assert found.rows[0].ratio.value == pytest.approx(1 / part)
     assert found.rows[0].conclusion == "slower"
-    assert "pairs" in to_text(list(blocks(found)))
+    assert "paired: repeat r of A and repeat r of B" in to_text(list(blocks(found)))
     apart = compare(sides[0], times(sides[1], [100, 110, 120, 130, 140]))
     assert not apart.paired
     assert apart.rows[0].conclusion == "indistinguishable"
@@ -141,7 +141,7 @@ def test_interleaved_repeats_are_compared_as_pairs(values: Values) -> None:
     assert apart.rows[0].ratio.value == pytest.approx(1 / part)
 
 
-def test_only_repeats_of_one_boot_that_do_not_overlap_are_pairs(values: Values) -> None:
+def test_only_repeats_of_one_boot_that_do_not_overlap_are_paired(values: Values) -> None:
     a, b = times(values["a"], [0, 30, 40, 70, 80]), times(values["a"], [10, 20, 50, 60, 90])
     assert interleaved(a, b)
     assert not interleaved(a, times(b, [10, 20, 50, 60, 90], lasts=11)), "they overlap"

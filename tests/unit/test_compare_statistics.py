@@ -108,7 +108,7 @@ def test_ratio_is_that_of_the_means_where_a_repeat_is_disturbed() -> None:
 
 
 @pytest.mark.parametrize("truth", [1.0, 0.97, 1.5])
-def test_paired_interval_contains_true_ratio_whatever_both_sides_of_a_pair_share(truth: float) -> None:
+def test_paired_interval_contains_true_ratio_whatever_slows_both_repeats(truth: float) -> None:
     chance = np.random.default_rng(SEED)
     shared = runs(chance, 1.0, 0.2)  # how the machine drifts
     a, b = runs(chance, 1.0, 0.01) * shared, runs(chance, truth, 0.01) * shared

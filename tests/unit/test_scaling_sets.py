@@ -95,13 +95,13 @@ def test_paired_interval_is_student_t_of_the_differences_relative_to_the_means()
     low, high = stats.t.interval(0.95, 4, loc=math.log(sum(b) / sum(a)), scale=stats.sem(differences))
     found = ratio.paired(a, b)
     assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
-    # What slows both sides of a pair cancels: unpaired, the spread of the rounds would hide the difference.
+    # What slows both repeats of a round cancels: unpaired, the spread of rounds would hide the difference.
     assert found.different
     assert not ratio.welch(a, b).different
 
 
-def test_pairs_of_unequal_number_are_refused() -> None:
-    with pytest.raises(ValueError, match="expected pairs, found 2 and 3 values"):
+def test_unequal_numbers_of_paired_values_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected paired values, found 2 and 3 values"):
         ratio.paired((1.0, 2.0), (1.0, 2.0, 3.0))
 
 
