@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from lxml import etree
 
@@ -24,11 +23,9 @@ from suite.compare.comparable import (
     comparable,
     comparable_in,
 )
-from suite.compare.compare import NotComparable, compare, interleaved
-from suite.compare.ranking import rank
+from suite.compare.compare import NotComparable, compare
 from suite.report import junit
 from suite.report.compare_text import blocks, to_markdown, to_text
-from suite.report.ranking_text import blocks as ranking_blocks
 from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_container import Container, rules_of
@@ -90,65 +87,6 @@ def test_compare_reports_slower_run_with_its_difference(values: Values) -> None:
     assert row.ratio.value == pytest.approx(1 / 1.1, rel=0.01)
     assert (row.conclusion, found.gate and found.gate.outcome) == ("slower", "fails")
     assert compare(values["slow"], values["a"]).rows[0].conclusion == "faster"
-
-
-def test_ratio_is_that_of_the_printed_figures(tmp_path: Path) -> None:
-    """One disturbed repeat moves the mean rate less than the throughput: all work over all time."""
-    disturbed = Good(spread=(0.9, 0.9, 0.9, 0.9, 1.6), run_hex=B)
-    found = compare(comparison_data(tmp_path / "a", A), comparison_data(tmp_path / "b", disturbed))
-    for row in found.rows:
-        if row.ratio is not None and row.a and row.b:
-            assert row.ratio.value == pytest.approx(row.b / row.a)
-    assert found.rows[0].ratio is not None
-    assert found.rows[0].ratio.value < 1
-
-
-def test_every_ratio_is_that_of_the_printed_figures(values: Values) -> None:
-    checked = set()
-    for one, other in (("stream", "stream slow"), ("a", "slow")):
-        for row in compare(values[one], values[other]).rows:
-            if row.ratio is not None and row.a and row.b:
-                assert row.ratio.value == pytest.approx(row.b / row.a)
-                checked.add(row.name)
-    assert checked == {"throughput", "latency_p50_ms", "latency_p90_ms", "latency_p99_ms"}
-
-
-def times(result: dict[str, Any], begins: list[int], lasts: int = 10) -> dict[str, Any]:
-    """The result, whose repeats begin and end at other times."""
-    ran = zip(result["times"], begins, strict=True)
-    return {**result, "times": [{**one, "began_ns": at, "ended_ns": at + lasts} for one, at in ran]}
-
-
-def test_interleaved_repeats_are_paired(values: Values) -> None:
-    """Drift of the machine slows both repeats r: only unpaired it hides a difference of 3 %."""
-    drift, part = (1.0, 1.2, 1.4, 1.6, 1.8), 1.03
-    sides = []
-    for slower_by, begins in ((1.0, [0, 30, 40, 70, 80]), (part, [10, 20, 50, 60, 90])):
-        result = times(json.loads(json.dumps(values["a"])), begins)
-        rates = [1000 / (slower_by * one) for one in drift]
-        result["metrics"]["throughput"] |= {"repeats": rates, "value": 1000 / (slower_by * 1.4)}
-        sides.append(result)
-    found = compare(sides[0], sides[1])
-    assert found.paired
-    assert found.rows[0].ratio is not None
-    assert found.rows[0].ratio.value == pytest.approx(1 / part)
-    assert found.rows[0].conclusion == "slower"
-    assert "paired: repeat r of A and repeat r of B" in to_text(list(blocks(found)))
-    apart = compare(sides[0], times(sides[1], [100, 110, 120, 130, 140]))
-    assert not apart.paired
-    assert apart.rows[0].conclusion == "indistinguishable"
-    assert apart.rows[0].ratio is not None
-    assert apart.rows[0].ratio.value == pytest.approx(1 / part)
-
-
-def test_only_repeats_of_one_boot_that_do_not_overlap_are_paired(values: Values) -> None:
-    a, b = times(values["a"], [0, 30, 40, 70, 80]), times(values["a"], [10, 20, 50, 60, 90])
-    assert interleaved(a, b)
-    assert not interleaved(a, times(b, [10, 20, 50, 60, 90], lasts=11)), "they overlap"
-    assert not interleaved(a, {**b, "times": [{**one, "boot": "another"} for one in b["times"]]})
-    unknown = [{**side, "times": [{**one, "boot": None} for one in side["times"]]} for side in (a, b)]
-    assert not interleaved(*unknown)
-    assert not interleaved(a, {name: value for name, value in b.items() if name != "times"})
 
 
 @pytest.mark.parametrize("name", ["scale", "variant", "scenario"])
@@ -469,66 +407,6 @@ def test_lines_are_folded_to_the_width_of_the_terminal(values: Values) -> None:
     for width in (80, 120):
         assert max(map(len, to_text(list(blocks(found)), width).splitlines())) <= width
     assert "95 % interval" in to_text(list(blocks(found)), 80)
-
-
-def test_three_results_are_ranked_with_the_fastest_first(
-    a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    slow = write_good(tmp_path / "slow", slower(0.10))
-    same = write_good(tmp_path / "same", replace(slower(0.002), run_hex="2c3d4e5f"))
-    report = tmp_path / "ranking.xml"
-    assert main(["compare", str(slow), str(a), str(same), "--junit", str(report)]) == 0
-    text = capsys.readouterr().out
-    table = text[text.index("Fastest first") :].splitlines()[2:5]
-    assert [line.split()[0] for line in table] == ["B", "C", "A"]
-    assert [line.split()[-1] for line in table] == ["fastest", "indistinguishable", "slower"]
-    assert "B and C" not in text
-    assert "C and B are indistinguishable; minimum detectable effect" in text
-    assert "hold together at 95 % (98.33 % each)" in text
-    assert {case.get("name") for case in ET.parse(report).getroot().iter("testcase")} == {
-        "compare C with B",
-        "compare A with B",
-    }
-    assert main(["compare", str(slow), str(a), str(same), "--format", "json"]) == 0
-    value = json.loads(capsys.readouterr().out)
-    assert [one["label"] for one in value["results"]] == ["B", "C", "A"]
-    speeds = [one["speed"] for one in value["results"]]
-    assert speeds[0] is None
-    for one, speed in zip(value["results"][1:], speeds[1:], strict=True):
-        assert speed["value"] == pytest.approx(one["value"] / value["results"][0]["value"])
-
-
-def test_ranking_states_what_differs_and_ends_with_what_is_unlike(values: Values) -> None:
-    found = rank([values["a"], values["bf16"], values["batch"]])
-    text = to_text(list(ranking_blocks(found)))
-    head = next(line for line in text.splitlines() if "95 % interval" in line)
-    assert "precision" in head
-    assert "batch" in head
-    assert text.splitlines()[-1].startswith("NOT LIKE WITH LIKE: the results differ in ")
-    with pytest.raises(NotComparable, match="A and C are not comparable: they differ in phase"):
-        rank([values["a"], values["same"], values["infer"]])
-
-
-def test_ranking_puts_a_result_without_a_value_last_with_the_reason(values: Values) -> None:
-    without = json.loads(json.dumps(values["same"]))
-    without["metrics"]["throughput"] |= {"value": None, "reason": "no window", "repeats": []}
-    found = rank([without, values["slow"], values["a"]])
-    assert [row.label for row in found.rows] == ["C", "B", "A"]
-    assert (found.rows[-1].speed, found.rows[-1].reason) == (None, "no window")
-
-
-def test_equal_results_are_told_apart_in_at_most_1_of_20_rankings(values: Values) -> None:
-    """The same data choose the fastest and compare it: the rate of errors holds nevertheless."""
-    chance = np.random.default_rng(1)
-    different = 0
-    for _ in range(400):
-        some = [json.loads(json.dumps(values["a"])) for _ in range(4)]
-        for one in some:
-            rates = [float(rate) for rate in 1 / chance.normal(1, 0.02, 5)]
-            one["metrics"]["throughput"] |= {"repeats": rates, "value": 5 / sum(1 / rate for rate in rates)}
-            one["times"] = []
-        different += any(row.conclusion == "slower" for row in rank(some).rows)
-    assert different / 400 <= 0.05
 
 
 def test_many_differences_are_truncated_and_counted(values: Values) -> None:
