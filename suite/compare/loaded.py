@@ -198,4 +198,6 @@ def compare_loaded(a: Result | Path | str, b: Result | Path | str) -> two.Compar
         if result._content["comparable"] is None:
             raise NotAccepted(f"{side}: {safe(result.run_id)} is {_judgement(result.verdict)}")
         sides.append(result._content["comparable"])
+    if sides[0]["sha256"] == sides[1]["sha256"]:
+        raise ValueError("A and B are one log: expected two runs")
     return two.compare(sides[0], sides[1])

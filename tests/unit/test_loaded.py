@@ -149,6 +149,8 @@ def test_compare_takes_results_and_paths(tmp_path: Path) -> None:
     found = suite.compare(a, b)
     assert found.rows[0].conclusion == "slower"
     assert re.search(r"throughput: B is [89][.\d]* % \(.*\) slower than A", repr(found))
+    with pytest.raises(ValueError, match="A and B are one log"):
+        suite.compare(a, a)
     infer = write_good(tmp_path / "c", Good(key=replace(MINI, phase="infer")))
     with pytest.raises(NotComparable, match="phase: train and infer"):
         suite.compare(a, infer)
