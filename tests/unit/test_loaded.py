@@ -133,6 +133,19 @@ def test_unchecked_log_says_so(tmp_path: Path) -> None:
         suite.compare(unchecked, unchecked)
 
 
+def test_hostile_text_is_escaped_where_a_result_is_shown(tmp_path: Path) -> None:
+    def forge(events: Events) -> None:
+        for event in events:
+            if event["kind"] == "env" and event["data"]["side"] == "outside":
+                event["data"]["facts"]["cpu"]["model"] = "\u202egpj.exe\u2028::error::x"
+
+    folder = rewrite(write_good(tmp_path, Good()), forge)
+    one, several = suite.load(folder), suite.load(tmp_path)
+    assert one.accepted
+    for line in f"{one!r}\n{several!r}".split("\n"):
+        assert line.isprintable(), ascii(line)
+
+
 @pytest.mark.parametrize("check", [True, False])
 def test_broken_log_is_an_error_with_the_defect(check: bool, tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())
