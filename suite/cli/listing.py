@@ -17,7 +17,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Results": {
         "check": "check results against the rules",
         "summary": "tabulate results and submissions",
-        "compare": "compare two results, or one with its history: differences, ratio, interval",
+        "compare": "compare results, or one with its history: differences, ratio, interval",
         "plot": "draw results and sweeps, step times or telemetry",
         "export": "write an accepted result as MLPerf's log lines, one file per repeat",
         "import": "read MLPerf's published logs, and verify what they state",
