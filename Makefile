@@ -73,6 +73,7 @@ format: .venv/dev.stamp
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 	@$(PY) -m tools.options_table
+	@$(PY) -m tools.notebook docs/reading_results.py
 
 lock:
 	@$(call only)

@@ -39,6 +39,7 @@ NEEDED = frozenset(
 )
 _RESULTS = ("losses", "outputs", "fingerprint common: output norms (fp32)")
 LEAST_TOLERANCE, TOLERANCE_OF_A_MODEL = 0.02, 0.10
+MOST_TOLERANCE = 0.10  # a time further away is not confirmed, however much the submission's repeats spread
 ENERGY = 0.10
 T99_4, T999 = 4.604, 3.29  # Student's t, 4 degrees of freedom, 99 % two-sided; normal, 99.9 %
 
@@ -212,10 +213,22 @@ def allowed(cv_submitted: float, cv_again: float | None, count: int) -> float:
 def time_item(
     submitted: float, again: float, tolerance: float, kinship: str, cv: float, count: int
 ) -> ComparedItem:
-    """Times per unit of work (ns) of both, with ``tolerance`` as :func:`allowed` gives it."""
+    """Times per unit of work (ns) of both, with ``tolerance`` as :func:`allowed` gives it.
+
+    Not comparable where the times are further apart than ``MOST_TOLERANCE``, and the spread of the repeats
+    explains it: then the replay neither confirms nor refutes the time.
+    """
     apart = math.log(again / submitted)
     tolerance = max(tolerance, TOLERANCE_OF_A_MODEL) if kinship == systems.SAME_MODEL else tolerance
     faster = "slower" if apart > 0 else "faster"
+    if MOST_TOLERANCE < abs(apart) <= tolerance:
+        return incomparable(
+            "time",
+            f"time not confirmed: {100 * abs(math.expm1(apart)):.2f} % {faster} in the replay; more than "
+            f"{100 * math.expm1(MOST_TOLERANCE):.2f} % confirms nothing, and refutes nothing where repeats "
+            f"spread so much (CV of the submission {100 * cv:.2f} %, {count} of 5 repeats)",
+        )
+    tolerance = min(tolerance, MOST_TOLERANCE)
     return ComparedItem(
         "time",
         INSIDE if abs(apart) <= tolerance else DIFFERENT,

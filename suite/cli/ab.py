@@ -124,8 +124,15 @@ def _refuse_unfit(side: str, settings: Settings) -> None:
 
 def _refuse_unlike(plans: Sequence[Plan]) -> None:
     """BadConfiguration if the results could not be compared."""
+    from suite.compare.compare import SAME_WORK
+
     a, b = (
-        {"workload": plan.key.workload, "phase": plan.settings.phase, "mode": plan.settings.mode}
+        {
+            "workload": plan.key.workload,
+            "phase": plan.settings.phase,
+            "mode": plan.settings.mode,
+            **{name: getattr(plan.key, name) for name in SAME_WORK},
+        }
         for plan in plans
     )
     unlike = [f"{name}: {a[name]} and {b[name]}" for name in a if a[name] != b[name]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,23 @@ def share(text: str) -> float:
     if not 0 < value <= 100:
         raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
     return value
+
+
+def since(text: str) -> str:
+    """A time in UTC as a log writes it, from a date, a time, or an age in hours or days."""
+    if age := re.fullmatch(r"([0-9]{1,4})([hd])", text):
+        hours = int(age[1]) * (24 if age[2] == "d" else 1)
+        found = datetime.now(UTC) - timedelta(hours=hours)
+    else:
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"expected a date such as 2026-11-24, a time such as 2026-11-24T07:30, or an age such as 12h "
+                f"or 7d, found {text!r}"
+            ) from None
+        found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return found.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def positional(option: Option, **changes: Any) -> Option:

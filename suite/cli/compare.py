@@ -1,7 +1,7 @@
 """``python -m suite compare A B``: what differs between two results, their ratio, and whether it is real.
 
 Two results, or one with the history of its key and machine: every difference first, then the ratio B / A
-with its 95 % interval.
+with its 95 % interval. Three or more results: the fastest first, and each of the others compared with it.
 
 Exit codes: 0 compared, and the gate, if requested, holds · 1 a result is rejected or has no score ·
 2 usage or internal error · 4 not comparable · 5 the gate fails: slower by more than --fail-slower · 6
@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from suite.cli.guard import UsageError
@@ -43,18 +46,25 @@ def main(args: argparse.Namespace) -> int:
     _check_usage(args)
     if args.baseline is not None:
         return with_history(args)
+    if len(args.results) > 2:
+        return ranked(args)
     return with_each_other(args, args.results)
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    wanted = 2 if args.baseline is None else 1
-    if len(args.results) != wanted:
-        what = (
-            "two results (make: A= and B=)" if wanted == 2 else "one result beside --baseline (make: RESULT=)"
+    from suite.compare.ranking import MOST
+
+    number = len(args.results)
+    if args.baseline is None and not 2 <= number <= MOST:
+        raise UsageError(
+            f"expected two results (make: A= and B=) or up to {MOST} (make: RESULTS='… … …'), found {number}"
         )
-        raise UsageError(f"expected {what}, found {len(args.results)}")
+    if args.baseline is not None and number != 1:
+        raise UsageError(f"expected one result beside --baseline (make: RESULT=), found {number}")
     if args.add and args.baseline is None:
         raise UsageError("--add goes with --baseline DIR")
+    if args.fail_slower is not None and number > 2:
+        raise UsageError(f"--fail-slower compares B with A: expected two results, found {number}")
 
 
 def with_each_other(args: argparse.Namespace, paths: Sequence[Path]) -> int:
@@ -74,6 +84,46 @@ def with_each_other(args: argparse.Namespace, paths: Sequence[Path]) -> int:
     show(args, list(blocks(found)), found.as_dict())
     _junit(args, cases_of(found))
     return gate_code(found.gate)
+
+
+def ranked(args: argparse.Namespace) -> int:
+    """Compare three or more results with the fastest of them."""
+    from suite.compare.compare import NotComparable
+    from suite.compare.ranking import rank
+    from suite.report.junit import PASSED, SKIPPED, JunitCase
+    from suite.report.ranking_text import blocks, sentence
+
+    try:
+        results = comparable_results(dict(zip(ascii_uppercase, args.results, strict=False)))
+        digests = [result["sha256"] for result in results]
+        if len(set(digests)) < len(digests):
+            first, second = _equal_pair(digests)
+            raise UsageError(f"{first} and {second} are one log: expected different runs")
+        found = rank(results)
+    except ResultRefused as error:
+        return _report_refusal(args, error, REJECTED)
+    except NotComparable as error:
+        return _report_refusal(args, error, UNLIKE)
+    show(args, list(blocks(found)), found.as_dict())
+    fastest = found.rows[0].label
+    _junit(
+        args,
+        [
+            JunitCase(
+                f"compare {row.label} with {fastest}",
+                SKIPPED if row.speed is None else PASSED,
+                sentence(row, fastest),
+            )
+            for row in found.rows[1:]
+        ],
+    )
+    return COMPARED
+
+
+def _equal_pair(digests: Sequence[str]) -> tuple[str, str]:
+    """The labels of the first two results with the same log."""
+    second = next(at for at, digest in enumerate(digests) if digest in digests[:at])
+    return ascii_uppercase[digests.index(digests[second])], ascii_uppercase[second]
 
 
 def with_history(args: argparse.Namespace) -> int:
@@ -134,7 +184,8 @@ def _report_refusal(args: argparse.Namespace, error: Exception, code: int) -> in
 
     if isinstance(error, ResultRefused):
         print_verdict(error.verdict, sys.stderr, brief=True)
-    print(f"compare: {safe(error, 1000)}", file=sys.stderr)
+    text = str(error).replace("not comparable", "NOT COMPARABLE")
+    print(f"compare: {safe(text, 1000)}", file=sys.stderr)
     name = "both results are accepted" if code == REJECTED else "the results are comparable"
     _junit(args, [JunitCase(name, FAILED, str(error), kind="rejected" if code == REJECTED else "unlike")])
     return code
@@ -147,7 +198,14 @@ def show(args: argparse.Namespace, parts: Sequence[Block], value: dict[str, Any]
     if args.format == "json":
         print(json.dumps(value, indent=2, allow_nan=False))
     else:
-        sys.stdout.write(to_markdown(parts) if args.format == "md" else to_text(parts))
+        sys.stdout.write(to_markdown(parts) if args.format == "md" else to_text(parts, text_width()))
+
+
+def text_width() -> int | None:
+    """The columns of the terminal, or of the variable COLUMNS; None in a file or pipe."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns
+    return None
 
 
 def gate_code(gate: Gate | None) -> int:
@@ -168,7 +226,6 @@ def junit_of_failures(args: argparse.Namespace, failed: Sequence[tuple[str, str]
 
 def cases_of(found: Comparison) -> list[JunitCase]:
     """One test case per metric, and one for the gate."""
-    from suite.report.compare_text import sentence
     from suite.report.junit import PASSED, SKIPPED, JunitCase
 
     differing = "\n".join(f"{one.group}: {one.name}: {one.a} and {one.b}" for one in found.differences)
@@ -176,7 +233,7 @@ def cases_of(found: Comparison) -> list[JunitCase]:
         JunitCase("the results are comparable", PASSED, f"{len(found.differences)} differences", differing)
     ]
     cases += [
-        JunitCase(f"compare {row.label}", SKIPPED if row.ratio is None else PASSED, sentence(row))
+        JunitCase(f"compare {row.label}", SKIPPED if row.ratio is None else PASSED, row.sentence)
         for row in found.rows
     ]
     return cases + _gate_case(found.gate)

@@ -17,7 +17,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Results": {
         "check": "check results against the rules",
         "summary": "tabulate results and submissions",
-        "compare": "compare two results, or one with its history: differences, ratio, interval",
+        "compare": "compare results, or one with its history: differences, ratio, interval",
         "plot": "draw results and sweeps, step times or telemetry",
         "site": "write a site of results: HTML files that need neither server nor network",
         "report": "write one result, or a table of several, as one HTML file",

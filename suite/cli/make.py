@@ -19,6 +19,7 @@ from suite.plan.options import Option, renamed
 
 USAGE = 2
 ARGS, PYTHON = "ARGS", "PYTHON"  # further arguments, unchanged; make's interpreter
+RESULTS = "RESULTS"  # several paths
 _ON, _OFF = {"1", "true", "yes"}, {"0", "false", "no"}
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]*")
 
@@ -122,7 +123,7 @@ def _arguments(verb: Verb, option: Option, given: Mapping[str, str]) -> list[str
         return []
     values = [given[name] for name in option.variables if name in given]
     if option.positional:
-        return values
+        return [part for name in option.variables if name in given for part in _parts(name, given[name])]
     if not values:
         return []
     if not option.switch:
@@ -130,6 +131,16 @@ def _arguments(verb: Verb, option: Option, given: Mapping[str, str]) -> list[str
     if switched(option, values[0]) == bool(option.default):
         return []
     return [f"--no-{option.flag[2:]}" if option.default else option.flag]
+
+
+def _parts(name: str, value: str) -> list[str]:
+    """The paths in one variable: several, separated by blanks, only in RESULTS."""
+    if name != RESULTS:
+        return [value]
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise WrongVariable(f"{name}: expected closed quotes, found {value!r}") from error
 
 
 def switched(option: Option, value: str) -> bool:

@@ -38,6 +38,7 @@ from suite.cli.arguments import (
     only,
     positional,
     share,
+    since,
 )
 from suite.plan import options as run
 from suite.plan.options import Option
@@ -132,19 +133,26 @@ _ALL = (
                 RESULT, help="results, or folders of them (default: results and submissions)", many=True,
                 required=False,
             ),
-            format_of("md", "csv", "json"),
+            format_of("text", "csv", "csv-repeats", "json", "md"),
+            *(only("workload"), only("framework"), only("phase"), only("precision"), only("scale")),
             Option("division", "this division alone", run.DIVISION.values),
             Option("data", "this kind of data alone", ("real", "synthetic")),
-            Option("mode", "this mode alone", ("throughput", "quality")),
-            replace(OUT, help="write one file per table instead of printing (md and json: one file)"),
+            Option("mode", "this mode alone", ("throughput", "quality", "conversion")),
+            Option(
+                "since", "only results that began since: 2026-11-24, 2026-11-24T07:30 (UTC), 12h or 7d ago",
+                metavar="TIME", type=since,
+            ),
+            Option("here", "only results of this machine", switch=True),
+            replace(OUT, help="write a file there instead of printing"),
         ),
     ),
     Verb(
         "compare", "suite.cli.compare", (
             Option(
-                "results", "A and B: results' folders, or their run.jsonl; one alone with --baseline",
+                "results",
+                "A and B or more: results' folders, or their run.jsonl; one alone with --baseline",
                 metavar="RESULT", type=Path, required=True, many=True, positional=True,
-                make=("A", "B", "RESULT"),
+                make=("A", "B", "RESULTS", "RESULT"),
             ),
             Option(
                 "baseline", "compare with the history in this folder", metavar="DIR", type=Path

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from suite.checker import check_result
@@ -42,6 +43,7 @@ _IN_KEY_OR_CODE = (
 )
 _CODE_SETTINGS = ("custom_pair", "custom_python", "custom_image", "changes_digest")
 _PERCENTILES = (50, 90, 99)
+_TIMED = {"repeat_start", "repeat_end"}  # the clock triples of a completed repeat
 _SCALAR = str | int | bool | None
 
 COMPARE_TASKS = "suite.compare.tasks"
@@ -64,10 +66,11 @@ def comparable(path: Path, rules_of: Callable[[str], Rules] = load) -> dict[str,
     record = verdict.record
     if record is None or not verdict.scored:
         return {"verdict": verdict.as_dict(), "comparable": None}
-    return {"verdict": verdict.as_dict(), "comparable": _comparable(record, verdict)}
+    return {"verdict": verdict.as_dict(), "comparable": comparable_of(record, verdict)}
 
 
-def _comparable(record: Record, verdict: Verdict) -> dict[str, Any]:
+def comparable_of(record: Record, verdict: Verdict) -> dict[str, Any]:
+    """The comparison data of a record with a score."""
     subject = record.subject
     phase = CONVERSION if record.conversion is not None else record.key.phase
     scenario = "offline" if record.conversion is not None else record.key.scenario
@@ -81,7 +84,25 @@ def _comparable(record: Record, verdict: Verdict) -> dict[str, Any]:
         "scenario": scenario,
         "facts": facts_by_group(record),
         "metrics": compared_metrics(record),
+        "times": [times_of(repeat) for repeat in record.repeats if repeat.clock_at.keys() >= _TIMED],
     }
+
+
+def times_of(repeat: Repeat) -> dict[str, Any]:
+    """When a repeat ran by the machine's monotonic clock (ns since its boot), its window and its work."""
+    opened, closed = repeat.clock_at["repeat_start"], repeat.clock_at["repeat_end"]
+    return {
+        "boot": opened["boot"],
+        "began_ns": _nanoseconds(opened),
+        "ended_ns": _nanoseconds(closed),
+        "window_ns": repeat.window_ns,
+        "units": repeat.units,
+    }
+
+
+def _nanoseconds(clock: Event) -> int:
+    seconds, rest = clock["monotonic"]
+    return int(seconds) * 1_000_000_000 + int(rest)
 
 
 def facts_by_group(record: Record) -> Facts:
@@ -154,13 +175,19 @@ def _throughput(record: Record, done: Sequence[Repeat]) -> dict[str, Any]:
 
 
 def _latency(record: Record, done: Sequence[Repeat]) -> dict[str, dict[str, Any]]:
-    """Percentiles of a request's latency: over all steps, as in tables, and within each repeat."""
-    metrics = metrics_of(record)
+    """Percentiles of a request's latency within each repeat; the value is their mean.
+
+    `make summary` shows the percentiles over all steps of a run, which no mean of repeats gives.
+    """
+    over_all = metrics_of(record)
     latencies = {}
     for percent in _PERCENTILES:
         pools = [[ns for rank in repeat.ranks for ns in repeat.durations_ns(rank)] for repeat in done]
         within = [statistics.percentile(pool, percent) / 1e6 for pool in pools if pool]
-        latencies[f"latency_p{percent}_ms"] = _metric(metrics[f"step_p{percent}_ms"], within)
+        metric = over_all[f"step_p{percent}_ms"]
+        if metric.value is not None and within:
+            metric = Metric(fmean(within), metric.unit)
+        latencies[f"latency_p{percent}_ms"] = _metric(metric, within)
     return latencies
 
 

@@ -27,6 +27,7 @@ from suite.compare.compare import (
     conclusion_of,
     differences,
     gate,
+    ratio_of,
     result_identity,
 )
 from suite.compare.ratio import Ratio
@@ -135,7 +136,7 @@ def _ratio(
     ours, theirs = result["metrics"][metric]["repeats"], level[-1]["metrics"][metric]["repeats"]
     if min(len(ours), len(theirs)) < 2:
         return None, f"a single repeat has no spread, and there are fewer than {MIN_RUNS} earlier results"
-    return statistics.welch(theirs, ours), ""
+    return ratio_of(metric, theirs, ours), ""
 
 
 def _changes(results: Sequence[ComparableResult], metric: str) -> list[LevelChange]:

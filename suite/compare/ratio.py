@@ -1,9 +1,11 @@
 """The ratio of two sets of repeats with its confidence interval, as pure functions.
 
 Every repeat is a fresh process, so the repeats are the samples, not the steps within them (Kalibera and
-Jones, ISMM 2013). Logarithms turn the ratio into a difference; the two sides may have different variances, so
-the test is Welch's (Biometrika 34, 1947), with Satterthwaite's degrees of freedom (Biometrics
-Bulletin 2, 1946).
+Jones, ISMM 2013). The ratio is that of the arithmetic means: of times, that is the ratio of the published
+throughputs, because every repeat does the same work. Its logarithm is a difference, whose standard error
+follows from those of the means, each relative to its mean (the delta method). The two sides may have
+different variances, so the test is Welch's (Biometrika 34, 1947), with Satterthwaite's degrees of freedom
+(Biometrics Bulletin 2, 1946).
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from dataclasses import dataclass
 CONFIDENCE = 0.95
 POWER = 0.80
 HOLDS, FAILS, UNDECIDABLE = "holds", "fails", "undecidable"
-_TAIL = (1 + CONFIDENCE) / 2
 _MAX_LOG = 700.0  # beyond it exp() overflows
 
 
@@ -39,30 +40,32 @@ class Ratio:
         return Ratio(1 / self.value, 1 / self.high, 1 / self.low, self.freedom, self.detectable)
 
 
-def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
-    """The ratio of ``b`` to ``a``, each the positive values of at least two repeats.
+def welch(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
+    """The ratio of the mean of ``b`` to that of ``a``, each the positive values of at least two repeats.
 
-    ln(ratio) = mean ln b - mean ln a, with SE² = s²(ln a) / n_a + s²(ln b) / n_b; the interval is
-    exp(ln(ratio) ± t(0.975, df) SE). Raises ValueError on fewer values or ones that are not positive.
+    With r the relative standard error of a mean, SE² = r²(a) + r²(b), and the interval is
+    mean(b) / mean(a) · exp(± t SE). Raises ValueError on fewer values or ones that are not positive.
     """
-    (mean_a, square_a), (mean_b, square_b) = _mean_and_square(a), _mean_and_square(b)
+    square_a, square_b = (_mean_and_square(_relative(side))[1] for side in (a, b))
     square = square_a + square_b
     freedom = float(len(a) + len(b) - 2)
     if square > 0:
         freedom = square**2 / (square_a**2 / (len(a) - 1) + square_b**2 / (len(b) - 1))
-    return _ratio(mean_b - mean_a, math.sqrt(square), freedom)
+    return _ratio(_log_of_means(a, b), math.sqrt(square), freedom, confidence)
 
 
-def paired(a: Sequence[float], b: Sequence[float]) -> Ratio:
-    """The ratio of ``b`` to ``a`` over pairs that were measured together, at least two, all positive.
+def paired(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
+    """The ratio of the mean of ``b`` to that of ``a``, whose values were measured together one by one.
 
-    The logarithms of the pairs' ratios are one sample: what slows both sides of a pair cancels (Student's
-    paired t). Raises ValueError for unequal lengths, fewer pairs or values that are not positive.
+    The differences b_r - a_r, each value relative to the mean of its side, are one sample: what slows both
+    repeats r cancels (Student's paired t). Raises ValueError for unequal lengths, fewer than two values on a
+    side, or values that are not positive.
     """
     if len(a) != len(b):
-        raise ValueError(f"expected pairs, found {len(a)} and {len(b)} values")
-    mean, square = _mean_and_square([_positive(y) / _positive(x) for x, y in zip(a, b, strict=True)])
-    return _ratio(mean, math.sqrt(square), len(a) - 1)
+        raise ValueError(f"expected paired values, found {len(a)} and {len(b)} values")
+    differences = [y - x for x, y in zip(_relative(a), _relative(b), strict=True)]
+    _, square = _mean_and_square(differences)
+    return _ratio(_log_of_means(a, b), math.sqrt(square), len(a) - 1, confidence)
 
 
 def prediction_ratio(earlier: Sequence[float], new: float) -> Ratio:
@@ -72,21 +75,21 @@ def prediction_ratio(earlier: Sequence[float], new: float) -> Ratio:
     of freedom: the prediction interval of one future observation (Hahn and Meeker, "Statistical Intervals",
     1991).
     """
-    mean, square = _mean_and_square(earlier)
+    mean, square = _mean_and_square([math.log(_positive(value)) for value in earlier])
     error = math.sqrt(square * len(earlier) * (1 + 1 / len(earlier)))
     return _ratio(math.log(_positive(new)) - mean, error, len(earlier) - 1)
 
 
-def _ratio(middle: float, error: float, freedom: float) -> Ratio:
+def _ratio(middle: float, error: float, freedom: float, confidence: float = CONFIDENCE) -> Ratio:
     from scipy.special import stdtrit
 
-    half_width = float(stdtrit(freedom, _TAIL)) * error
+    half_width = float(stdtrit(freedom, (1 + confidence) / 2)) * error
     low, value, high = (math.exp(_clamped(end)) for end in (middle - half_width, middle, middle + half_width))
-    return Ratio(value, low, high, freedom, detectable(error, freedom))
+    return Ratio(value, low, high, freedom, detectable(error, freedom, confidence))
 
 
-def detectable(error: float, freedom: float) -> float:
-    """The relative difference that a two-sided test at 5 % detects with a power of 80 %.
+def detectable(error: float, freedom: float, confidence: float = CONFIDENCE) -> float:
+    """The relative difference that a two-sided test, by default at 5 %, detects with a power of 80 %.
 
     exp(d SE) - 1, where a t distribution with ``freedom`` degrees of freedom and non-centrality d lies above
     the central one's 97.5 % point with a probability of 80 % (Cohen, "Statistical Power Analysis", 1988,
@@ -94,7 +97,7 @@ def detectable(error: float, freedom: float) -> float:
     """
     from scipy.special import nctdtrinc, stdtrit
 
-    away = float(nctdtrinc(freedom, 1 - POWER, float(stdtrit(freedom, _TAIL))))
+    away = float(nctdtrinc(freedom, 1 - POWER, float(stdtrit(freedom, (1 + confidence) / 2))))
     return math.expm1(_clamped(away * error))
 
 
@@ -113,13 +116,22 @@ def gate(speed: Ratio, loss: float) -> str:
     return HOLDS if speed.low >= 1 - loss else UNDECIDABLE
 
 
+def _log_of_means(a: Sequence[float], b: Sequence[float]) -> float:
+    return math.log(math.fsum(b) / len(b)) - math.log(math.fsum(a) / len(a))
+
+
+def _relative(values: Sequence[float]) -> list[float]:
+    """The values, which must be positive, divided by their mean."""
+    mean = math.fsum(map(_positive, values)) / max(len(values), 1)
+    return [value / mean for value in values]
+
+
 def _mean_and_square(values: Sequence[float]) -> tuple[float, float]:
-    """The mean of the logarithms, and the square of that mean's standard error."""
+    """The mean, and the square of its standard error."""
     if len(values) < 2:
         raise ValueError("spread needs at least two values")
-    logs = [math.log(_positive(value)) for value in values]
-    mean = math.fsum(logs) / len(logs)
-    return mean, math.fsum((log - mean) ** 2 for log in logs) / (len(logs) - 1) / len(logs)
+    mean = math.fsum(values) / len(values)
+    return mean, math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values)
 
 
 def _positive(value: float) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from suite.checker import Verdict, check_result
 from suite.checker.sandboxed import limit_finding
-from suite.compare.comparable import COMPARE_TASKS
+from suite.compare.comparable import COMPARE_TASKS, SETTINGS, facts_by_group
 from suite.contract import CONVERSION
 from suite.log.files import LOG
 from suite.log.finding import Finding
@@ -20,7 +20,7 @@ from suite.log.model import Record
 from suite.log.safe import safe
 from suite.log.strict import StrictError, decode
 from suite.metrics.image import NATIVE, ImageSummary, conditions_text, image_of, limits_of
-from suite.metrics.machine import device_name
+from suite.metrics.machine import device_name, facts, identity
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of, unit
 from suite.metrics.slow_rank import slow_rank_text
@@ -55,6 +55,11 @@ class ResultRow:
     limits_text: str = ""
     rules: str = ""
     ranks: str = ""  # which rank is slow; empty where ranks exchange nothing
+    started: str = ""  # UTC, ISO 8601
+    settings: dict[str, Any] = field(default_factory=dict)  # beside the key: threads, loader, limits …
+    machine: dict[str, Any] = field(
+        default_factory=dict
+    )  # what identifies it by suite.metrics.machine.identity
 
     @classmethod
     def of_dict(cls, value: dict[str, Any]) -> ResultRow:
@@ -87,12 +92,17 @@ def result_folders(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def checked_rows(paths: Iterable[Path]) -> list[ResultRow]:
-    """Check every result under ``paths`` in one sandbox; one row for each distinct log.
+    """The rows of :func:`checked_folders`."""
+    return list(checked_folders(paths).values())
+
+
+def checked_folders(paths: Iterable[Path]) -> dict[Path, ResultRow]:
+    """Check every result under ``paths`` in one sandbox; the folder and the row of each distinct log.
 
     A log that lies in several folders, such as a result and its submission, has one row: the submitted one.
     A result over which the checker itself fails has a row with the status ``error``.
     """
-    rows: dict[str, ResultRow] = {}
+    rows: dict[str, tuple[Path, ResultRow]] = {}
     with Sandbox(COMPARE_TASKS) as sandbox:
         for folder in result_folders(paths):
             try:
@@ -100,9 +110,9 @@ def checked_rows(paths: Iterable[Path]) -> list[ResultRow]:
             except TaskError as error:
                 row = _row_without_record(folder, ERROR, safe(error, _LONGEST))
             earlier = rows.get(row.digest)
-            if earlier is None or (row.submitter and not earlier.submitter):
-                rows[row.digest] = row
-    return list(rows.values())
+            if earlier is None or (row.submitter and not earlier[1].submitter):
+                rows[row.digest] = folder, row
+    return dict(rows.values())
 
 
 def checked_row(sandbox: Sandbox, folder: Path) -> ResultRow:
@@ -145,6 +155,9 @@ def row_of(folder: Path, verdict: Verdict | None = None) -> ResultRow:
         limits_text=limits_text,
         rules=header["rules"]["version"],
         ranks=slow_rank_text(record) if verdict.scored else "",
+        started=record.header.wall,
+        settings=facts_by_group(record)[SETTINGS],
+        machine=identity(facts(record, "outside")),
     )
 
 

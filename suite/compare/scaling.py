@@ -253,19 +253,20 @@ def _rounds_text(rounds: Sequence[Sequence[str]]) -> str:
 
 def figures_of(found: ScalingSet, devices: int, arms: Mapping[str, ArmData]) -> GroupFigures:
     """The figures of a group with all its arms."""
-    rates = {name: _rates(arms[name]) for name in found.arms}
-    together = [devices * rate for rate in rates[SINGLE]]
-    shares = {name: paired(together, rates[name]) for name in found.arms if name != SINGLE}
+    times = {name: _times(arms[name]) for name in found.arms}
+    together = [time / devices for time in times[SINGLE]]
+    shares = {name: paired(times[name], together) for name in found.arms if name != SINGLE}
     synchronisation = None
-    if SYNCHRONOUS in rates:
-        synchronisation = _loss(paired(rates[INDEPENDENT], rates[SYNCHRONOUS]))
+    if SYNCHRONOUS in times:
+        synchronisation = _loss(paired(times[SYNCHRONOUS], times[INDEPENDENT]))
     slowest = _slowest(arms[INDEPENDENT]["ranks"])
     arms = {name: arms[name] for name in found.arms}  # in the order of a table
     return GroupFigures(devices, arms, shares, _loss(shares[INDEPENDENT]), synchronisation, slowest)
 
 
-def _rates(arm: ArmData) -> list[float]:
-    return [1e9 * repeat["units"] / repeat["window_ns"] for repeat in arm["repeats"]]
+def _times(arm: ArmData) -> list[float]:
+    """Nanoseconds per unit of work of each repeat."""
+    return [repeat["window_ns"] / repeat["units"] for repeat in arm["repeats"]]
 
 
 def _loss(kept: Ratio) -> Ratio:

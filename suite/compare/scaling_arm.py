@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from suite.checker import check_result
-from suite.compare.comparable import CODE, IMAGE, MEANING, RULES, SETTINGS, SOFTWARE, SYSTEM, facts_by_group
+from suite.compare.comparable import (
+    CODE,
+    IMAGE,
+    MEANING,
+    RULES,
+    SETTINGS,
+    SOFTWARE,
+    SYSTEM,
+    facts_by_group,
+    times_of,
+)
 from suite.log import statistics
 from suite.log.model import Event, Record, Repeat
 from suite.metrics.machine import at, device_name, devices
@@ -48,7 +58,7 @@ def _arm(record: Record) -> dict[str, Any]:
         "on_gpus": bool(devices(record)),
         "per_second": speed.per_second,
         "facts": _compared_facts(record),
-        "repeats": [_times(repeat) for repeat in record.repeats],
+        "repeats": [times_of(repeat) for repeat in record.repeats],
         "ranks": [_rank_windows(repeat) for repeat in record.repeats],
         "threads": at(record.header.data, "settings.threads"),
         "sweep": sweep_rows(record),
@@ -65,23 +75,6 @@ def _compared_facts(record: Record) -> dict[str, Any]:
         for name, value in found[group].items()
         if not any(name == one or name.startswith(f"{one}.") for one in _MAY_DIFFER)
     } | {f"{SYSTEM}: device": device_name(record)}
-
-
-def _times(repeat: Repeat) -> dict[str, Any]:
-    """When a repeat ran by the machine's monotonic clock (ns since its boot), its window and its work."""
-    opened, closed = repeat.clock_at["repeat_start"], repeat.clock_at["repeat_end"]
-    return {
-        "boot": opened["boot"],
-        "began_ns": _nanoseconds(opened),
-        "ended_ns": _nanoseconds(closed),
-        "window_ns": repeat.window_ns,
-        "units": repeat.units,
-    }
-
-
-def _nanoseconds(clock: Event) -> int:
-    seconds, rest = clock["monotonic"]
-    return int(seconds) * 1_000_000_000 + int(rest)
 
 
 def _rank_windows(repeat: Repeat) -> list[int]:

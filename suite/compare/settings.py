@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from suite.checker import check_result
-from suite.compare.comparable import CODE, FRAMEWORK, MEANING, SETTINGS, facts_by_group
+from suite.compare.comparable import (
+    CODE,
+    FRAMEWORK,
+    MEANING,
+    SETTINGS,
+    SOFTWARE,
+    SYSTEM,
+    facts_by_group,
+)
 from suite.compare.result_row import ResultRow, row_of
 from suite.contract import MEASURED_STEPS
 from suite.log.model import Record
@@ -25,31 +33,15 @@ _LEFT_OUT = (
 SUBJECT = ("workload", "variant", "phase", "scenario", "storage")
 # Settings that stand first in the name of a result, in this order.
 FIRST = (
-    *("workload", "variant", "framework", "phase", "scenario", "precision", "batch", "devices", "nodes"),
-    *(
-        "strategy",
-        "device",
-        "threads",
-        "cpus",
-        "cpuset",
-        "memory_bytes",
-        "loader",
-        "storage",
-        "image",
-        "runtime",
-    ),
+    *("workload", "variant", "framework", "version", "phase", "scenario", "precision", "batch", "devices"),
+    *("nodes", "strategy", "device", "driver", "threads", "cpus", "cpuset", "memory_bytes", "loader"),
+    *("storage", "image", "runtime"),
 )
-_PLAIN = (
-    "workload",
-    "variant",
-    "framework",
-    "phase",
-    "scenario",
-    "precision",
-    "strategy",
-    "device",
-    "system",
+_PLAIN = frozenset(
+    ("workload", "variant", "framework", "phase", "scenario", "precision", "strategy", "device", "system")
 )
+# Hyperparameters and datasets belong to a workload, versions to a framework.
+_WITHIN = {"hyper.": SUBJECT, "dataset.": SUBJECT, "version": ("framework",)}
 _COUNTED = {"threads": "thread", "devices": "device", "nodes": "node", "repeats": "repeat"}
 
 
@@ -75,6 +67,8 @@ def settings_of(record: Record, row: ResultRow) -> dict[str, Any]:
     found |= {name: facts[CODE][name] for name in ("custom_pair", "custom_image")}
     found["batch"] = found.pop("batch_per_device", None)
     found = {name: value for name, value in found.items() if name not in _LEFT_OUT}
+    found |= {"version": facts[SOFTWARE].get("framework.version")}
+    found |= {"driver": facts[SYSTEM].get("accelerators.driver")}
     return found | {"device": row.device, "image": row.image.name or None, "system": row.system or None}
 
 
@@ -116,18 +110,17 @@ def _words(name: str) -> str:
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """The names of the settings that are not equal in all, the most important first.
 
-    Hyperparameters and datasets belong to a workload: they count where they differ within a workload.
+    Hyperparameters and datasets count where they differ within a workload, versions within a framework.
     """
     return sorted({name for some in settings for name in some if _differs(name, settings)}, key=_importance)
 
 
 def _differs(name: str, settings: Sequence[Mapping[str, Any]]) -> bool:
-    of_workload = name.startswith(("hyper.", "dataset."))
-    by_subject: dict[str, set[str]] = {}
+    within = next((names for start, names in _WITHIN.items() if name.startswith(start)), ())
+    found: dict[str, set[str]] = {}
     for one in settings:
-        subject = repr([one.get(each) for each in SUBJECT]) if of_workload else ""
-        by_subject.setdefault(subject, set()).add(repr(one.get(name)))
-    return any(len(values) > 1 for values in by_subject.values())
+        found.setdefault(repr([one.get(each) for each in within]), set()).add(repr(one.get(name)))
+    return any(len(values) > 1 for values in found.values())
 
 
 def _importance(name: str) -> tuple[int, str]:

@@ -9,6 +9,8 @@ from typing import Any
 from suite.checker import check_result
 from suite.checker.tasks import log_tasks
 from suite.compare.comparable import comparable
+from suite.compare.reading import content as content_of
+from suite.compare.repeats import repeats_of
 from suite.compare.result_row import row_of
 from suite.compare.scaling_arm import scaling_arm
 from suite.compare.scaling_set import read_set
@@ -51,12 +53,24 @@ def arm(path: str) -> dict[str, Any]:
     return scaling_arm(Path(path))
 
 
+def content(path: str, check: str) -> dict[str, Any]:
+    """The content of the result in ``path`` for analyses; ``check`` is empty to skip the rules."""
+    return content_of(Path(path), bool(check))
+
+
+def repeats(path: str) -> dict[str, Any]:
+    """The metrics of each completed repeat of the log in ``path``, which the rules do not check again."""
+    return repeats_of(Path(path))
+
+
 TASKS = log_tasks(
     {
         "compare": compare,
         "row": row,
         "measured": measured_result,
         "curves": curves,
+        "content": content,
+        "repeats": repeats,
         "scaling_set": scaling_set,
         "scaling_arm": arm,
     }

@@ -63,15 +63,19 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def labelled(self, size: float) -> list[tuple[float, str]]:
-        """(position, label) of the ticks of a horizontal axis whose labels do not overlap."""
-        shown: list[tuple[float, str]] = []
-        last = -math.inf
-        for value, name in self.ticks:
-            half = width_of(name, size) / 2
-            if self.at(value) - half >= last + _GAP:
-                shown.append((self.at(value), name))
-                last = self.at(value) + half
+        """(position, label) of the ticks of a horizontal axis whose labels do not overlap, with both ends."""
+        places = [(self.at(value), name) for value, name in self.ticks]
+        first, last = places[0], places[-1]
+        shown = [first]
+        for place in places[1:]:
+            if _apart(shown[-1], place, size) and (place is last or _apart(place, last, size)):
+                shown.append(place)
         return shown
+
+
+def _apart(one: tuple[float, str], other: tuple[float, str], size: float) -> bool:
+    """Whether the labels at two positions leave a gap."""
+    return other[0] - one[0] >= (width_of(one[1], size) + width_of(other[1], size)) / 2 + _GAP
 
 
 def scale(axis: Axis, values: Sequence[float], start: float, end: float, most: int = 6) -> Scale:

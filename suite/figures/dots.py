@@ -130,10 +130,8 @@ def _lane(dot: Dot, axis: Axis, at: Scale, y: float) -> list[str]:
     """Line from the axis, repeats, interval, marker and value of one result."""
     if dot.value is None:
         marker = [frame.marker(dot.style, at.start + 8, y, 3.5, hollow=True)] if dot.series else []
-        return [
-            *marker,
-            label(at.start + 18, y + 4, dot.note or "null", size=SMALL, weight="bold", opacity=MUTED),
-        ]
+        note = fit(dot.note or "null", at.end - at.start - 30, SMALL)
+        return [*marker, label(at.start + 18, y + 4, note, size=SMALL, weight="bold", opacity=MUTED)]
     x = at.at(dot.value)
     parts = [line(at.start, y, x, y, stroke=dot.style.colour, stroke_width="1.5", stroke_opacity="0.5")]
     parts += [

@@ -228,10 +228,14 @@ def _words(one: Series, point: Point, axes: tuple[Axis, Axis]) -> str:
 
 
 def _labels(series: Sequence[Series], horizontal: Scale, vertical: Scale, width: float) -> list[str]:
-    """The labels of points, each above its point; one that would cover another is left out."""
+    """The labels of points, each above its point; one that would cover another is left out.
+
+    Those of points without a value come first: nothing else says why.
+    """
     parts: list[str] = []
     taken: list[tuple[float, float, float]] = []
-    for point in (point for one in series for point in one.known if point.label):
+    labelled = [point for one in series for point in one.known if point.label]
+    for point in sorted(labelled, key=lambda point: point.y is not None):
         shown = fit(point.label, 120, SMALL)
         half = width_of(shown, SMALL) / 2
         x = min(max(horizontal.at(point.x), half), width - half)

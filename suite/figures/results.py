@@ -40,9 +40,8 @@ METRICS = {
     "step_p50": Shown("step_p50_ms", "median step time", lowest_first=True),
     "step_p99": Shown("step_p99_ms", "99th percentile of step time", lowest_first=True),
     LATENCY: Shown("step_p99_ms", "99th percentile of step time", lowest_first=True),  # over throughput
-    "peak_memory": Shown(
-        "", "peak memory", lowest_first=True
-    ),  # of the device, or of the host if none has it
+    # Of the device, or of the host if no result has the former.
+    "peak_memory": Shown("", "peak memory", lowest_first=True),
     "peak_host_memory": Shown("peak_host_memory_bytes", "peak host memory", lowest_first=True),
     "peak_device_memory": Shown("peak_device_memory_bytes", "peak device memory", lowest_first=True),
     "files_read": Shown("files_read_mb_per_s", "files read in a conversion"),
@@ -96,7 +95,8 @@ class Panel:
         """What all results have in common, as text."""
         division, scale, data, mode = (name or "unknown" for name in self.group)
         first = self.results[0].settings
-        names = [name for name in FIRST if name not in (*self.differ, *without) and not obvious(name, first)]
+        left_out = {*self.differ, *without, *(["version"] if "framework" in self.differ else [])}
+        names = [name for name in FIRST if name not in left_out and not obvious(name, first)]
         shared = f"{division} division, {scale} scale, {data} data"
         shared += "" if mode == "throughput" else f", {mode}"
         return "; ".join(filter(None, (name_of(first, names), shared)))
@@ -117,8 +117,9 @@ class Panel:
 def obvious(name: str, settings: Mapping[str, Any]) -> bool:
     """Whether a setting has the value that a reader assumes."""
     value = settings.get(name)
-    return (name, value) in (("nodes", 1), ("loader", "native"), ("runtime", "native")) or (
-        (name == "scenario" and settings.get("phase") == "train")
+    return (
+        (name, value) in (("nodes", 1), ("loader", "native"), ("runtime", "native"))
+        or (name == "scenario" and settings.get("phase") == "train")
         or (name == "strategy" and settings.get("devices") == 1)
     )
 
@@ -259,10 +260,7 @@ def _sweep(panel: Panel, asked: Shown, axis: str, latency: bool) -> list[Figure]
     More lines than there are styles have further figures.
     """
     names = [name for name in panel.differ if name != axis]
-    groups = sorted(
-        _series(panel, axis).values(),
-        key=lambda some: order(_largest(some), names),
-    )
+    groups = sorted(_series(panel, axis).values(), key=lambda some: order(_largest(some), names))
     series = []
     for index, some in enumerate(groups):
         points = [point for one in some if (point := _point(one, asked, axis, latency)) is not None]

@@ -181,7 +181,7 @@ def _width(character: str) -> float:
     if character in _NARROW:
         return 0.37
     if character in _WIDE:
-        return 0.95
+        return 1.0
     if character.isascii():
         return 0.7 if character.isupper() else 0.63
     return 1.0 if unicodedata.east_asian_width(character) in "WF" else 0.68

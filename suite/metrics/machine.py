@@ -47,6 +47,17 @@ def facts(record: Record, side: str) -> Mapping[str, Any]:
     return {}
 
 
+def identity(outside: Mapping[str, Any]) -> dict[str, Any]:
+    """What identifies a machine, of the facts of side "outside": a log contains no host name.
+
+    Processor model, numbers of cores and threads, size of the memory, hashed UUIDs of the accelerators.
+    """
+    listed = at(outside, "accelerators.devices")
+    uuids = sorted(str(at(device, "uuid")) for device in listed) if isinstance(listed, list) else []
+    names = ("cpu.model", "cpu.cores", "cpu.threads", "memory.total_bytes")
+    return {**{name: at(outside, name) for name in names}, "accelerators": uuids}
+
+
 def devices(record: Record) -> Sequence[Mapping[str, Any]]:
     """The facts of each accelerator of the run; empty for a run on CPUs."""
     listed = at(facts(record, "outside"), "accelerators.devices")

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suite.compare.comparable import GROUPS, MEANING
+from suite.compare.comparable import GROUPS
 from suite.compare.compare import (
-    INDISTINGUISHABLE,
-    LESS,
-    MORE,
     ComparableResult,
     Comparison,
     Difference,
     Gate,
     MetricComparison,
-    percent,
 )
 from suite.compare.ratio import FAILS, HOLDS, Ratio
 from suite.log.safe import safe
 from suite.log.units import quantity
-from suite.report.cells import aligned, escaped, markdown_table
+from suite.report.cells import aligned, escaped, foldable, markdown_table
 
 _SHORT_CELL, _LONG_CELL = 44, 300  # characters
 _TITLE = 400
+_NARROWEST = 40  # columns
+_PAIRED = "paired: repeat r of A and repeat r of B ran one after the other on one machine (interleaved)"
+_UNPAIRED = "not paired: the repeats of A and B did not run interleaved on one machine"
 _MAX_DIFFERENCES = 100  # per group: a forged log may have thousands
-_HEADS = ("", "A", "B", "B / A", "95 % interval", "detectable", "B is")
+_HEADS = ("", "A", "B", "B / A", "95 % interval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +61,38 @@ def blocks(found: Comparison) -> Iterator[Block]:
     yield from difference_blocks(found.differences)
     yield Heading("How far apart they are")
     yield TextTable(_HEADS, tuple(_metric_cells(row) for row in found.rows))
+    if any(row.ratio is not None for row in found.rows):
+        yield TextLine(_PAIRED if found.paired else _UNPAIRED)
+    if any(row.name.startswith("latency") for row in found.rows):
+        yield TextLine("latency: the mean of the repeats' percentiles; `summary` has those over all steps")
     for row in found.rows:
-        yield TextLine(sentence(row))
+        yield TextLine(row.sentence)
     yield from gate_blocks(found.gate)
+    yield from unlike_blocks(found.not_like_with_like)
 
 
-def identity_blocks(side: str, result: ComparableResult) -> Iterator[Block]:
+def unlike_blocks(sentence: str) -> Iterator[Block]:
+    """The last line of a comparison of results that measure different work; nothing for equal work."""
+    if sentence:
+        yield TextLine(sentence)
+
+
+def identity_blocks(side: str, result: ComparableResult) -> tuple[TextLine, TextLine]:
     """The title, run id, digest and flags of one side."""
-    yield TextLine(f"{side}: {result['title']}")
     flags = f"; flagged: {', '.join(result['flags'])}" if result["flags"] else ""
-    yield TextLine(f"   {result['run_id']}, SHA-256 of the log {result['sha256'][:16]}{flags}")
+    return (
+        TextLine(f"{side}: {result['title']}"),
+        TextLine(f"   {result['run_id']}, SHA-256 of the log {result['sha256'][:16]}{flags}"),
+    )
 
 
 def difference_blocks(found: Sequence[Difference], sides: tuple[str, str] = ("A", "B")) -> Iterator[Block]:
-    """Every difference by group; first those that change what is measured, with a warning."""
-    both = " and ".join(sides)
+    """Every difference by group; first those that change what is measured."""
     for group in GROUPS:
         rows = [one for one in found if one.group == group]
         if not rows:
             continue
-        if group == MEANING:
-            yield Heading(f"NOT LIKE WITH LIKE: {both} differ in what is measured, which affects every ratio")
-        else:
-            yield Heading(f"Differences: {group}")
+        yield Heading(f"Differences: {group}")
         yield TextTable(
             ("", *sides), tuple((one.name, *_cells(one.a, one.b)) for one in rows[:_MAX_DIFFERENCES])
         )
@@ -110,27 +119,13 @@ def _text(value: Any) -> str:
 def _metric_cells(row: MetricComparison) -> tuple[str, ...]:
     values = tuple("null" if value is None else quantity(value, row.unit) for value in (row.a, row.b))
     if row.ratio is None:
-        return (row.label, *values, "null", "null", "null", row.conclusion)
-    ratio = row.ratio
-    interval = f"{ratio.low:.4f} to {ratio.high:.4f}"
-    return (row.label, *values, f"{ratio.value:.4f}", interval, percent(ratio.detectable), row.conclusion)
+        return (row.label, *values, "null", "null")
+    return (row.label, *values, f"{row.ratio.value:.4f}", interval_text(row.ratio))
 
 
-def sentence(row: MetricComparison) -> str:
-    """The conclusion of one metric as a sentence."""
-    if row.ratio is None:
-        return f"{row.label}: not compared ({row.reason})"
-    if row.conclusion == INDISTINGUISHABLE:
-        least = percent(row.ratio.detectable)
-        return f"{row.label}: A and B are indistinguishable; detectable is {least} with a power of 80 %"
-    verb = "uses" if row.conclusion in (MORE, LESS) else "is"
-    return f"{row.label}: B {verb} {difference_text(row.ratio)} {row.conclusion} than A"
-
-
-def difference_text(ratio: Ratio) -> str:
-    """The relative difference, with the ends of its interval."""
-    ends = sorted(abs(end - 1) for end in (ratio.low, ratio.high))
-    return f"{percent(abs(ratio.value - 1))} ({percent(ends[0])} to {percent(ends[1])})"
+def interval_text(ratio: Ratio) -> str:
+    """The ends of a ratio's interval."""
+    return f"{ratio.low:.4f} to {ratio.high:.4f}"
 
 
 def gate_blocks(found: Gate | None, sides: tuple[str, str] = ("B", "A")) -> Iterator[Block]:
@@ -145,17 +140,27 @@ def gate_blocks(found: Gate | None, sides: tuple[str, str] = ("B", "A")) -> Iter
     yield TextLine(f"{outcome} ({found.why})")
 
 
-def to_text(parts: Sequence[Block]) -> str:
-    """Plain text, columns aligned."""
+def to_text(parts: Sequence[Block], width: int | None = None) -> str:
+    """Plain text, columns aligned; folded to ``width`` columns if given."""
     lines: list[str] = []
     for part in parts:
         if isinstance(part, Heading):
-            lines += ["", safe(part.text, _TITLE)]
+            lines += ["", *_folded(part.text, width)]
         elif isinstance(part, TextLine):
-            lines.append(safe(part.text, _TITLE))
+            lines += _folded(part.text, width)
         else:
-            lines += [f"  {line}".rstrip() for line in aligned((part.heads, *part.rows), _LONG_CELL)]
+            inner = None if width is None else width - 2
+            lines += [f"  {line}".rstrip() for line in aligned((part.heads, *part.rows), _LONG_CELL, inner)]
     return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _folded(text: str, width: int | None) -> list[str]:
+    """``text`` in lines of at most ``width`` columns, the later ones indented."""
+    if width is None:
+        return [safe(text, _TITLE)]
+    return textwrap.wrap(
+        foldable(text, _TITLE), max(width, _NARROWEST), subsequent_indent="   ", break_on_hyphens=False
+    )
 
 
 def to_markdown(parts: Sequence[Block]) -> str:

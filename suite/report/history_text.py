@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from suite.compare.compare import difference_names, differences, percent
+from suite.compare.comparable import MEANING
+from suite.compare.compare import (
+    difference_names,
+    difference_text,
+    differences,
+    percent,
+    unlike_sentence,
+)
 from suite.compare.history import HistoryComparison
 from suite.compare.ratio import Ratio
 from suite.log.units import count, quantity
@@ -14,9 +21,9 @@ from suite.report.compare_text import (
     TextLine,
     TextTable,
     difference_blocks,
-    difference_text,
     gate_blocks,
     identity_blocks,
+    unlike_blocks,
 )
 
 _MAX_RESULTS = 10  # the latest
@@ -26,10 +33,10 @@ _TO_THE_MINUTE = 16  # characters of a time
 def blocks(found: HistoryComparison) -> Iterator[Block]:
     """The blocks, in reading order."""
     yield from identity_blocks("result", found.result)
+    differing = differences(found.earlier[-1], found.result) if found.earlier else ()
     if found.earlier:
-        last = found.earlier[-1]
-        yield from identity_blocks("before", last)
-        yield from difference_blocks(differences(last, found.result), ("before", "result"))
+        yield from identity_blocks("before", found.earlier[-1])
+        yield from difference_blocks(differing, ("before", "result"))
     yield Heading(f"History: {count(len(found.earlier), 'earlier result')} of this key, settings and machine")
     if found.earlier:
         yield _latest(found)
@@ -38,6 +45,8 @@ def blocks(found: HistoryComparison) -> Iterator[Block]:
     yield from _changes(found)
     yield TextLine(sentence(found))
     yield from gate_blocks(found.gate, ("the result", "the latest level"))
+    unlike = [one.name for one in differing if one.group == MEANING]
+    yield from unlike_blocks(unlike_sentence("the result and the one before it", unlike))
 
 
 def _latest(found: HistoryComparison) -> TextTable:
@@ -74,5 +83,5 @@ def sentence(found: HistoryComparison) -> str:
 
 def _conclusion(found: HistoryComparison, ratio: Ratio) -> str:
     if not ratio.different:
-        return f"indistinguishable (detectable from {percent(ratio.detectable)}) from"
+        return f"indistinguishable (minimum detectable effect {percent(ratio.detectable)}) from"
     return f"{found.conclusion} by {difference_text(ratio)} than"

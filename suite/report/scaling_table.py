@@ -35,7 +35,7 @@ def heading(checked: CheckedSet) -> str:
 def notes(checked: CheckedSet) -> list[str]:
     """What a reader of the table must know, one sentence each."""
     arm = _first_arm(checked)
-    lines = ["intervals: 95 %, Student's t on the logarithms of the ratios of paired repeats"]
+    lines = ["intervals: 95 %, Student's t over the rounds, whose repeats are paired"]
     if checked.set.scaling != WEAK:
         lines.append("contention includes what the smaller batch per device costs")
     if checked.set.cause is not None:

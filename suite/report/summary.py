@@ -1,8 +1,9 @@
-"""Tables of many results, as CSV and JSON: results that must not be compared are never in one table.
+"""Many results as data: tables of results that may be compared, CSV and JSON.
 
-A table holds one division, one kind of data and one mode. Every row carries its whole key and its limits;
-only rows of equal key and limits compare, framework and devices apart. A row has a score only if the checker
-accepts the result; a rejected or failed result keeps its row, with the status and the cause.
+A table holds one division, one kind of data and one mode; CSV is one table of all results, with these three
+as columns. Every row carries its whole key and its settings; only rows of equal key and settings compare,
+framework and devices apart. A row has a score only if the checker accepts the result; a rejected or failed
+result keeps its row, with the status and the cause.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suite.compare.result_row import ResultRow
 from suite.contract import CONVERSION
 from suite.log.safe import safe
+from suite.metrics.image import LIMITS
 from suite.report.precision import with_precision_loss
+
+if TYPE_CHECKING:
+    from suite.compare.repeats import RepeatMetrics
+    from suite.metrics.metric import Metric
 
 _KEY = (
     "workload",
@@ -62,6 +68,17 @@ _CONVERSION_METRICS = (
     *_THROUGHPUT[:4],
     *("files_read_mb_per_s", "shards_written_mb_per_s", "files_read_bytes", "shards_written_bytes"),
 )
+# The metrics of CSV: of a mode only where a result has this mode, so that no column is always empty.
+_CSV_OF_MODE = {
+    "throughput": (*_THROUGHPUT[:4], "step_mean_ms", *_THROUGHPUT[4:]),
+    "quality": _QUALITY,
+    CONVERSION: _CONVERSION_METRICS,
+}
+_CSV_COMMON = (
+    *(*_COMMON, "cpu_host_cores", "cpu_throttled_percent", "gpu_sm_clock_mhz", "gpu_temperature_c"),
+)
+_OF_A_RUN = ("throughput_low_per_s", "throughput_high_per_s", "cv_percent")  # that a single repeat has not
+_SHA256 = 64  # characters
 _FORMULA_STARTS = ("=", "+", "-", "@")  # a spreadsheet evaluates a cell that begins with one
 _LONGEST_CELL = 300
 
@@ -129,17 +146,96 @@ def tables_of(rows: Sequence[ResultRow]) -> tuple[Table, ...]:
 
 
 def _order(row: ResultRow) -> tuple[Any, ...]:
-    return (*(str(row.key.get(name, "")) for name in (*_KEY, *_CONVERSION_KEY)), row.limits_text, row.run_id)
+    """Numbers by value, texts by letter: the key, then the settings."""
+    key = (_rank(row.key.get(name)) for name in (*_KEY, *_CONVERSION_KEY))
+    settings = tuple((name, _rank(value)) for name, value in sorted(row.settings.items()))
+    return (*key, row.limits_text, settings, row.run_id)
 
 
-def to_csv(table: Table) -> str:
-    """CSV: one row per result, one column per variable, units in the column names, empty cells for nulls."""
-    rows = [table.cells(row) for row in table.rows]
+def _rank(value: Any) -> tuple[int, float, str]:
+    return (0, value, "") if isinstance(value, int) else (1, 0, str(value or ""))
+
+
+def to_csv(tables: Sequence[Table]) -> str:
+    """CSV, one table: one row per result, one column per variable, units in the names, empty cells for nulls.
+
+    A number is a number in every row of its column. The columns of the settings are those that a log has.
+    """
+    rows = [row for table in tables for row in table.rows]
+    settings = _setting_columns(rows)
+    names = _metric_columns(rows)
+    return _csv(_cells_of(row, settings) | _values(row.metrics, names) for row in rows)
+
+
+def to_csv_of_repeats(repeats: Iterable[tuple[ResultRow, Sequence[RepeatMetrics]]]) -> str:
+    """CSV, one table: one row per repeat of each result with a score; columns as in :func:`to_csv`."""
+    known = list(repeats)
+    rows = [row for row, _ in known]
+    settings = _setting_columns(rows)
+    names = [name for name in _metric_columns(rows) if name not in _OF_A_RUN]
+    return _csv(
+        _cells_of(row, settings) | {"repeat": one.repeat, "units": one.units} | _values(one.metrics, names)
+        for row, some in known
+        for one in some
+    )
+
+
+def _csv(rows: Iterable[dict[str, Any]]) -> str:
     out = io.StringIO()
-    writer = csv.DictWriter(out, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: harmless(cell) for name, cell in row.items()} for row in rows)
+    writer = csv.writer(out, lineterminator="\n")
+    for number, row in enumerate(rows):
+        if number == 0:
+            writer.writerow(map(harmless, row))
+        writer.writerow(map(harmless, row.values()))
     return out.getvalue()
+
+
+def _setting_columns(rows: Sequence[ResultRow]) -> list[str]:
+    """The names of the settings of all rows that no other column states."""
+    stated = {*_KEY, *_CONVERSION_KEY, *LIMITS, "runtime", "device"}
+    return sorted({name for row in rows for name in row.settings} - stated)
+
+
+def _cells_of(row: ResultRow, settings: Sequence[str]) -> dict[str, Any]:
+    """What a row of CSV states beside its metrics, by column."""
+    division, data, mode = row.group
+    storage = row.key.get("storage", row.settings.get("storage"))
+    return {
+        "run_id": row.run_id,
+        "started": row.started or None,
+        "status": row.status,
+        "why": row.why,
+        "flags": row.flags,
+        "division": division,
+        "data": data,
+        "mode": mode,
+        **{name: row.key.get(name) for name in _KEY},
+        "storage": storage,
+        "images_per_shard": row.key.get("images_per_shard"),
+        **{name: row.settings.get(name) for name in settings},
+        **{f"limit_{name}": row.limits.get(name) for name in LIMITS},
+        "device": row.device,
+        "device_kind": row.settings.get("device"),
+        "runtime": row.runtime,
+        "image": row.image.name,
+        "image_closed_ready": row.image.closed_ready,
+        "submitter": row.submitter,
+        "system": row.system,
+        "rules": row.rules,
+        "sha256": row.digest if len(row.digest) == _SHA256 else None,
+        "ranks": row.ranks,
+        "unit": row.unit,
+    }
+
+
+def _metric_columns(rows: Sequence[ResultRow]) -> list[str]:
+    modes = {row.group[2] for row in rows}
+    of_modes = [name for mode, names in _CSV_OF_MODE.items() if mode in modes for name in names]
+    return list(dict.fromkeys((*of_modes, *_CSV_COMMON)))
+
+
+def _values(metrics: Mapping[str, Metric], names: Iterable[str]) -> dict[str, Any]:
+    return {name: metrics[name].value if name in metrics else None for name in names}
 
 
 def harmless(cell: Any) -> Any:

@@ -40,7 +40,8 @@ def test_replay_reproduces_submission_and_detects_exchanged_image(tmp_path: Path
     code, items, text = replay(submitted, tmp_path / "honest")
     assert (items["image"], items["image as started"], items["losses"]) == ("equal",) * 3, text
     differ = {name for name, outcome in items.items() if outcome == "different"}
-    assert (code, differ) in ((0, set()), (1, {"time"})), text  # a busy machine may be slower
+    # On a busy machine the time may differ, or its spread confirms nothing.
+    assert (code, differ) in ((0, set()), (1, {"time"}), (4, set())), text
     assert containers(tmp_path / "honest" / submitted.name) == []
 
     def swap(events: Events) -> None:

@@ -52,6 +52,7 @@ def test_interleaved_runs_give_two_accepted_results_and_a_comparison(tmp_path: P
     ]
     assert {(row["name"], row["a"], row["b"]) for row in value["differences"]} == {("batch", 256, 512)}
     assert not value["like_with_like"]
+    assert value["paired"]
     assert "compare throughput" in report.read_text()
     starts = sorted(
         (event["wall"], side)

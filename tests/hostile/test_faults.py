@@ -114,7 +114,7 @@ def test_summary_has_a_row_for_the_fault(
 def test_fault_outside_the_selection_counts_too(
     faulty: None, results: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--division", "practice", "--out", str(tmp_path / "out")]
+    arguments = ["--division", "practice", "--format", "md", "--out", str(tmp_path / "out")]
     assert main(["summary", *arguments, str(results["first"].parent)]) == 2
     assert INTERNAL_ERROR in capsys.readouterr().err
     assert "error" not in (tmp_path / "out" / "summary.md").read_text()

@@ -7,7 +7,7 @@ import html
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from suite.compare.result_row import ResultRow, row_of
 from suite.figures.results import Measured, figures
 from suite.log.reader import read_result
 from suite.log.safe import safe
-from suite.report import grid, markdown, summary, table
+from suite.report import grid, markdown, summary, summary_text, table
 from suite.rules.schemas import schemas_for
 from suite.submissions import system
 from suite.submissions import text as submission_text
@@ -105,6 +105,15 @@ def plain_table(folder: Path) -> str:
     return out.getvalue()
 
 
+def printed(tables: Sequence[summary.Table], width: int) -> str:
+    """The tables of a summary in a terminal of ``width`` columns."""
+    from rich.console import Console
+
+    out = io.StringIO()
+    summary_text.print_tables(tables, Console(file=out, width=width, force_terminal=False))
+    return out.getvalue()
+
+
 @pytest.mark.parametrize("text", POISONS)
 @pytest.mark.parametrize("good", [Good(mode="quality"), Good(out_of_memory_in=1)], ids=["quality", "memory"])
 def test_outputs_escape_hostile_logs(text: str, good: Good, tmp_path: Path) -> None:
@@ -119,7 +128,9 @@ def test_outputs_escape_hostile_logs(text: str, good: Good, tmp_path: Path) -> N
         harmless_on_a_terminal(submission_text.finding_line(found, safe(text)))
     assert json.dumps(verdict.as_dict()).isprintable()
     rows = summary.tables_of([row_of(folder)])
-    check_csv([summary.to_csv(one) for one in rows])
+    check_csv([summary.to_csv(rows)])
+    for width in (40, 80, 200):
+        harmless_on_a_terminal(printed(rows, width))
     check_markdown(markdown.to_markdown(rows))
     assert json.loads(summary.to_json(rows))
     assert summary.to_json(rows).isascii()
@@ -138,13 +149,16 @@ def poisoned_row(row: ResultRow, text: str) -> ResultRow:
     names = ("device", "submitter", "system", "run_id", "why", "runtime", "limits_text", "unit")
     texts: dict[str, Any] = dict.fromkeys(names, text)
     key = {name: text if isinstance(value, str) else value for name, value in row.key.items()}
+    texts |= {"started": text, "settings": {"threads": text, text: text}}
     return replace(row, key=key | {"framework": text}, **texts)
 
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])
 def test_tables_escape_hostile_text(text: str, row: ResultRow) -> None:
     rows = summary.tables_of([poisoned_row(row, text)])
-    check_csv([summary.to_csv(one) for one in rows])
+    check_csv([summary.to_csv(rows)])
+    for width in (40, 80, 200):
+        harmless_on_a_terminal(printed(rows, width))
     check_markdown(markdown.to_markdown(rows))
     assert summary.to_json(rows).isascii()
     grids = grid.grids([grid.entry_of(found) for one in rows for found in one.rows])

@@ -76,6 +76,7 @@ def test_interleaved_order_favours_neither_side() -> None:
         (PAIR, "phase=train", "phase=infer", 10, "not comparable: A and B differ in phase: train and infer"),
         (("framework=pytorch",), "workload=ncf", "workload=gnmt", 10, "differ in workload: ncf and gnmt"),
         (PAIR, "mode=throughput", "mode=quality", 10, "differ in mode: throughput and quality"),
+        (PAIR, "variant=f8", "variant=f64 scale=reference data=synthetic", 10, "scale: mini and reference"),
         (PAIR, "purpose=submission", "purpose=trial", 10, "A: purpose: expected trial"),
         (PAIR, "precison=fp32", "precision=fp32", 10, "did you mean precision?"),
         (PAIR, "batch=1", "batch=none_such", 10, "batch"),

@@ -89,6 +89,14 @@ def test_compare_reports_slower_run_with_its_difference(values: Values) -> None:
     assert compare(values["slow"], values["a"]).rows[0].conclusion == "faster"
 
 
+@pytest.mark.parametrize("name", ["scale", "variant", "scenario"])
+def test_other_scale_variant_or_scenario_is_not_comparable(values: Values, name: str) -> None:
+    other = json.loads(json.dumps(values["same"]))
+    other["facts"][MEANING][name] = "another"
+    with pytest.raises(NotComparable, match=f"{name}: .* and another"):
+        compare(values["a"], other)
+
+
 def test_equal_runs_are_indistinguishable_and_gate_reports_detectable_difference(values: Values) -> None:
     found = compare(values["a"], values["same"], 0.02)
     assert found.rows[0].conclusion == "indistinguishable"
@@ -97,7 +105,7 @@ def test_equal_runs_are_indistinguishable_and_gate_reports_detectable_difference
     tight = compare(values["a"], values["same"], 0.0)
     assert tight.gate is not None
     assert tight.gate.outcome == "undecidable"
-    assert "detectable from 0." in tight.gate.why
+    assert "minimum detectable effect 0." in tight.gate.why
 
 
 @pytest.mark.parametrize(("other", "named"), [("infer", "phase"), ("quality", "mode")])
@@ -107,13 +115,14 @@ def test_compare_refuses_different_workload_phase_or_mode(values: Values, other:
 
 
 @pytest.mark.parametrize(("other", "names"), [("bf16", {"precision"}), ("batch", {"batch"})])
-def test_differences_in_what_is_measured_come_first_with_warning(
+def test_differences_in_what_is_measured_come_first_and_a_warning_last(
     values: Values, other: str, names: set[str]
 ) -> None:
     found = compare(values["a"], values[other])
     assert names <= {one.name for one in found.meaning}
     text = to_text(list(blocks(found)))
-    assert text.index("NOT LIKE WITH LIKE") < text.index("How far apart")
+    assert text.index("Differences: what is measured") < text.index("How far apart")
+    assert text.splitlines()[-1].startswith("NOT LIKE WITH LIKE: A and B differ in ")
     assert not found.as_dict()["like_with_like"]
     assert "NOT LIKE" not in to_text(list(blocks(compare(values["a"], values["same"]))))
 
@@ -259,6 +268,27 @@ def test_hostile_text_is_escaped_in_every_output(
         etree.XMLSchema(etree.fromstring(SCHEMA)).assertValid(root)
 
 
+@pytest.mark.parametrize("width", [40, 50, 60, 80])
+def test_folding_puts_no_command_to_a_ci_at_the_start_of_a_line(
+    width: int, a: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forge(events: Events) -> None:
+        for event in events:
+            if event["kind"] == "env" and event["data"]["side"] == "outside":
+                event["data"]["facts"]["cpu"]["model"] = (
+                    "a long name of a processor ::error::b ##[group]c :::d"
+                )
+
+    b = rewrite(write_good(tmp_path, slower(0.0)), forge)
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["compare", str(a), str(b)]) == 0
+    assert main(["summary", str(b)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("processor" in line for line in lines)
+    assert max(map(len, lines)) <= width
+    assert not any(line.strip().startswith(("::", "##[")) for line in lines)
+
+
 def test_comparable_has_the_verdict_of_the_checker(a: Path, tmp_path: Path) -> None:
     def longer(events: Events) -> None:
         next(one for one in events if one["kind"] == "repeat_end")["data"]["window"]["ns"] += 1
@@ -311,16 +341,21 @@ def test_compare_refuses_rejected_and_unscored_results_with_findings(
 def test_incomparable_results_exit_4(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     infer = write_good(tmp_path, Good(key=replace(MINI, phase="infer")))
     assert main(["compare", str(a), str(infer)]) == 4
-    assert "differ in phase: train and infer" in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1] == "compare: NOT COMPARABLE: they differ in phase: train and infer"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{a}"], "expected two results (make: A= and B=), found 1"),
+        (["{a}"], "expected two results (make: A= and B=) or up to 26 (make: RESULTS='… … …'), found 1"),
         (["{a}", "{a}"], "A and B are one log"),
         (["{a}", "/nowhere/at/all"], "found nothing at /nowhere/at/all"),
         (["{a}", "{a}", "--add"], "--add goes with --baseline"),
+        (["{a}", "{a}", "{a}"], "A and B are one log: expected different runs"),
+        (["{a}"] * 27, "found 27"),
+        (["{a}", "{a}", "{a}", "--fail-slower", "2%"], "--fail-slower compares B with A"),
         (["{a}", "{a}", "--baseline", "x"], "expected one result beside --baseline"),
         (["{a}", "--baseline", "/nowhere/at/all"], "--add creates it"),
     ],
@@ -367,6 +402,13 @@ def test_json_contains_everything_in_the_text(
     assert [child.tag for child in cases["compare throughput"]] == ["system-out"]
 
 
+def test_lines_are_folded_to_the_width_of_the_terminal(values: Values) -> None:
+    found = compare(values["a"], values["bf16"], 0.02)
+    for width in (80, 120):
+        assert max(map(len, to_text(list(blocks(found)), width).splitlines())) <= width
+    assert "95 % interval" in to_text(list(blocks(found)), 80)
+
+
 def test_many_differences_are_truncated_and_counted(values: Values) -> None:
     other = json.loads(json.dumps(values["same"]))
     other["facts"][SYSTEM] |= {f"made.up.{number}": number for number in range(5000)}
@@ -379,11 +421,11 @@ def test_many_differences_are_truncated_and_counted(values: Values) -> None:
 
 def test_markdown_is_a_table(values: Values) -> None:
     text = to_markdown(list(blocks(compare(values["a"], values["bf16"], 0.02))))
-    assert "### NOT LIKE WITH LIKE" in text
+    assert "### Differences: what is measured" in text
     assert "| precision | fp32 | bf16 |" in text
     rows = [line for line in text.splitlines() if line.startswith("| throughput")]
     assert len(rows) == 1
-    assert rows[0].count("|") == 8
+    assert rows[0].count("|") == 6
 
 
 def test_junit_counts_and_escapes(tmp_path: Path) -> None:

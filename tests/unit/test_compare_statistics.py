@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 from suite.compare.change_points import MIN_SEGMENT, change_points
-from suite.compare.ratio import FAILS, HOLDS, UNDECIDABLE, Ratio, detectable, gate, prediction_ratio, welch
+from suite.compare.ratio import (
+    FAILS,
+    HOLDS,
+    UNDECIDABLE,
+    Ratio,
+    detectable,
+    gate,
+    paired,
+    prediction_ratio,
+    welch,
+)
 
 PAIRS = 2000
 SEED = 20261122
@@ -76,7 +86,7 @@ def test_welch_matches_hand_calculation() -> None:
     found = welch(a, b)
     assert found.value == pytest.approx(2.0)
     assert found.freedom == pytest.approx(8.0)
-    error = math.sqrt(2 * np.var(np.log(a), ddof=1) / 5)
+    error = math.sqrt(2 * np.var(a, ddof=1) / 5)  # relative to the mean, b spreads as a does
     assert found.high == pytest.approx(2.0 * math.exp(2.306004 * error), rel=1e-6)
     assert found.low * found.high == pytest.approx(4.0)
     back = welch(b, a)
@@ -88,6 +98,23 @@ def test_welch_is_independent_of_order_and_unit() -> None:
     found = welch(a, b)
     again = welch([1e9 * value for value in reversed(a)], [1e9 * value for value in b[2:] + b[:2]])
     assert (again.value, again.low, again.high) == pytest.approx((found.value, found.low, found.high))
+
+
+def test_ratio_is_that_of_the_means_where_a_repeat_is_disturbed() -> None:
+    a, b = [10.0, 10.0, 10.0, 10.0, 10.0], [8.0, 8.0, 8.0, 8.0, 30.0]
+    for found in (welch(a, b), paired(a, b)):
+        assert found.value == pytest.approx(sum(b) / sum(a))
+        assert found.low < 1 < found.high
+
+
+@pytest.mark.parametrize("truth", [1.0, 0.97, 1.5])
+def test_paired_interval_contains_true_ratio_whatever_slows_both_repeats(truth: float) -> None:
+    chance = np.random.default_rng(SEED)
+    shared = runs(chance, 1.0, 0.2)  # how the machine drifts
+    a, b = runs(chance, 1.0, 0.01) * shared, runs(chance, truth, 0.01) * shared
+    found = [paired(list(one), list(other)) for one, other in zip(a, b, strict=True)]
+    assert 0.93 <= sum(one.low <= truth <= one.high for one in found) / PAIRS <= 0.97
+    assert np.median([one.detectable for one in found]) < 0.04
 
 
 def test_zero_spread_gives_zero_width_interval() -> None:

@@ -155,6 +155,13 @@ def test_labels_of_a_horizontal_axis_do_not_overlap(values: list[float], width: 
     assert all(right < left for (_, right), (left, _) in pairwise(ends))
 
 
+def test_labels_of_a_crowded_axis_keep_both_ends() -> None:
+    values = [float(value) for value in range(8, 45)]
+    shown = [name for _, name in scale(Axis("a", ticks=tuple(values)), values, 0, 300).labelled(SMALL)]
+    assert (shown[0], shown[-1]) == ("8", "44")
+    assert len(shown) < len(values)
+
+
 def test_long_text_is_cut_to_its_width_and_lines() -> None:
     assert fit("short", 200) == "short"
     cut = fit("W" * 50, 100)
@@ -193,6 +200,13 @@ def test_results_of_one_name_share_a_row_with_a_lane_each() -> None:
         ("vgg16", "pytorch", "30"),
         ("vgg16", "jax", "OOM"),
     ]
+
+
+def test_reason_of_a_missing_point_is_drawn_before_other_labels() -> None:
+    points = (Point(1, 0, label="batch 1"), Point(1, None, label="OOM"), Point(2, 10))
+    figure = lines("t", Axis("x"), Axis("y", zero=True), [Series("a", points, style(0))])
+    assert "OOM" in texts(figure)
+    assert "batch 1" not in texts(figure)
 
 
 def test_wide_interval_is_cut_and_the_table_has_its_end() -> None:

@@ -102,6 +102,8 @@ def test_another_number_of_threads_is_a_series_of_its_own(one: Measured) -> None
         ({"dataset.digest": "ab" * 32}, "dataset abababab"),
         ({"wait_policy": "active"}, "wait policy active"),
         ({"soak_ns": 5_000_000_000}, "soak 5 s"),
+        ({"version": "9.9"}, "version 9.9"),
+        ({"driver": "580.1"}, "driver 580.1"),
     ],
 )
 def test_every_setting_that_differs_is_said(one: Measured, changes: dict[str, Any], said: str) -> None:
@@ -116,6 +118,13 @@ def test_every_setting_that_differs_is_said(one: Measured, changes: dict[str, An
 
 
 AXES_SAY = {"threads": "over threads per rank", "cpus": "over processors", "memory_bytes": "over memory"}
+
+
+def test_versions_of_two_frameworks_are_no_difference(one: Measured) -> None:
+    found = [with_settings(one, framework=name, version=name[0]) for name in ("pytorch", "jax")]
+    (figure,) = figures(found, "throughput")
+    assert {row[0] for row in figure.table.rows} == {"pytorch", "jax"}
+    assert not any("version" in text for text in texts(figure))
 
 
 def test_what_all_have_in_common_is_said_once(one: Measured) -> None:

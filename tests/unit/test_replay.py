@@ -247,12 +247,47 @@ def test_time_tolerance_on_another_device_of_the_model_is_ten_percent(tmp_path: 
     assert outcomes(same)["time"] == DIFFERENT
 
 
+@pytest.mark.parametrize(
+    ("share", "outcome", "reached"),
+    [
+        (0.05, INSIDE, "L3"),
+        (0.25, NOT_COMPARABLE, None),
+        (-0.2, NOT_COMPARABLE, None),
+        (0.9, DIFFERENT, None),
+    ],
+)
+def test_spread_of_the_submission_never_confirms_a_time_over_ten_percent_away(
+    tmp_path: Path, share: float, outcome: str, reached: str | None
+) -> None:
+    """With this CV of 11 % the prediction interval reaches 75 %: it refutes little and confirms nothing."""
+    wild = replace(SEEDED, spread=(1.0, 1.2, 0.9, 1.1, 1.05))
+    items = replayed(tmp_path, wild, _relative_to_mean(wild, share))
+    (time,) = [item for item in items if item.name == "time"]
+    assert time.outcome == outcome, time
+    assert level(items) == reached
+    if outcome == NOT_COMPARABLE:
+        assert time.because.startswith("time not confirmed: ")
+        assert f"% {'slower' if share > 0 else 'faster'} in the replay" in time.because
+        assert lacking(items) == ["time"]
+    if outcome == INSIDE:
+        assert time.tolerance.startswith("10.52 %")
+
+
+def _relative_to_mean(good: Good, share: float) -> Forge:
+    """All windows as long as the mean of the submission's, and longer by this share."""
+
+    def edit(events: Events) -> None:
+        (window,) = [event["data"]["window"] for event in events if event["kind"] == "repeat_end"]
+        mean = good.step_ns * 100 * sum(good.spread) / len(good.spread)
+        slower(mean * (1 + share) / window["ns"] - 1)(events)
+
+    return edit
+
+
 def test_time_with_too_large_a_spread_is_not_comparable(tmp_path: Path) -> None:
     wild = (1.0, 1.2, 0.9, 1.1, 1.05)
     items = replayed(tmp_path / "open", reference(step_ns=30_000_000, spread=wild))
     assert outcomes(items)["time"] == NOT_COMPARABLE
-    practice = replayed(tmp_path / "practice", replace(SEEDED, spread=wild))
-    assert outcomes(practice)["time"] == INSIDE
 
 
 # ---- energy --------------------------------------------------------------------------------------------

@@ -91,19 +91,19 @@ def test_strong_scaling_divides_the_global_batch(sandbox: Sandbox, tmp_path: Pat
     assert found.figures[0].efficiency.value == pytest.approx(2.0 / 2.5, rel=0.02)
 
 
-def test_paired_interval_is_student_t_of_the_logarithms() -> None:
+def test_paired_interval_is_student_t_of_the_differences_relative_to_the_means() -> None:
     a, b = (100.0, 50.0, 80.0, 90.0, 60.0), (91.0, 44.0, 71.0, 83.0, 53.0)
-    logs = [math.log(y / x) for x, y in zip(a, b, strict=True)]
-    low, high = stats.t.interval(0.95, 4, loc=sum(logs) / 5, scale=stats.sem(logs))
+    differences = [5 * y / sum(b) - 5 * x / sum(a) for x, y in zip(a, b, strict=True)]
+    low, high = stats.t.interval(0.95, 4, loc=math.log(sum(b) / sum(a)), scale=stats.sem(differences))
     found = ratio.paired(a, b)
     assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
-    # What slows both sides of a pair cancels: unpaired, the spread of the rounds would hide the difference.
+    # What slows both repeats of a round cancels: unpaired, the spread of rounds would hide the difference.
     assert found.different
     assert not ratio.welch(a, b).different
 
 
-def test_pairs_of_unequal_number_are_refused() -> None:
-    with pytest.raises(ValueError, match="expected pairs, found 2 and 3 values"):
+def test_unequal_numbers_of_paired_values_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected paired values, found 2 and 3 values"):
         ratio.paired((1.0, 2.0), (1.0, 2.0, 3.0))
 
 

@@ -236,7 +236,7 @@ def test_summary_finds_results_and_submissions(
     arguments = ["summary", str(good.parent), str(tree)]
     assert main([*arguments, "--format", "csv", "--out", str(tmp_path / "out")]) == 0
     (file,) = (tmp_path / "out").iterdir()
-    assert file.name == "summary-practice-real-throughput.csv"
+    assert file.name == "summary.csv"
     lines = file.read_text().splitlines()
     assert len(lines) == 2  # the result and its submission are one run
     assert f",{ORG},Example Box 1," in lines[1]

@@ -9,16 +9,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from rich.console import Console
 
+from suite.cli import main
 from suite.compare.comparable import COMPARE_TASKS
-from suite.compare.result_row import ResultRow, checked_row, checked_rows, row_of
+from suite.compare.repeats import with_repeats
+from suite.compare.result_row import ResultRow, checked_folders, checked_row, checked_rows, row_of
 from suite.metrics.image import ImageSummary
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of
 from suite.report.markdown import to_markdown
-from suite.report.summary import Table, harmless, tables_of, to_csv, to_json
+from suite.report.summary import (
+    Table,
+    harmless,
+    tables_of,
+    to_csv,
+    to_csv_of_repeats,
+    to_json,
+)
+from suite.report.summary_text import print_tables
 from suite.sandbox.sandbox import Sandbox
+from tests.fixtures.forged_storage import CONVERSION
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import KEY, RUN_ID, quality_record, throughput_record
@@ -45,8 +58,15 @@ def row(**changes: Any) -> ResultRow:
     return replace(made, **changes)
 
 
-def read(table: Table) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(to_csv(table))))
+def read(*tables: Table) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(to_csv(tables))))
+
+
+def shown(rows: list[ResultRow], width: int) -> str:
+    """The tables as a terminal of ``width`` columns shows them."""
+    out = io.StringIO()
+    print_tables(tables_of(rows), Console(file=out, width=width, color_system=None))
+    return out.getvalue()
 
 
 def test_divisions_data_and_modes_never_share_a_table() -> None:
@@ -82,7 +102,7 @@ def test_result_over_sandbox_limit_has_rejected_row(tmp_path: Path) -> None:
 
 def test_csv_is_tidy_with_units_in_the_names() -> None:
     (table,) = tables_of([row(), row(run_id="another")])
-    text = to_csv(table)
+    text = to_csv([table])
     assert len({line.count(",") for line in text.splitlines()}) == 1
     first = read(table)[0]
     assert float(first["throughput_per_s"]) == pytest.approx(100_000)
@@ -102,6 +122,165 @@ def test_csv_cells_cannot_be_formulas(start: str) -> None:
     for name in ("submitter", "device"):
         assert cells[name].startswith(("'", "\\"))
     assert cells["submitter"].endswith("cmd()")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of results of several kinds: throughput, quality, a conversion, one without a score."""
+    folder = tmp_path_factory.mktemp("results")
+    goods = (
+        Good(),
+        Good(mode="quality", run_hex="00000001"),
+        CONVERSION,
+        Good(out_of_memory_in=2, run_hex="2" * 8),
+    )
+    for good in goods:
+        write_good(folder, good)
+    return folder
+
+
+def test_csv_is_one_table_of_all_results_with_numeric_columns(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["summary", str(results), "--format", "csv"]) == 0
+    frame = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert len(frame) == 4
+    assert set(frame["mode"]) == {"throughput", "quality", "conversion"}
+    assert frame["run_id"].is_unique
+    suffixes = (
+        "_per_s",
+        "_percent",
+        "_ms",
+        "_s",
+        "_bytes",
+        "_cores",
+        "_w",
+        "_mhz",
+        "_c",
+        "threads",
+        "devices",
+    )
+    numbers = [
+        name for name in frame if name.endswith(suffixes) or name.startswith(("loss", "quality", "batch"))
+    ]
+    assert len(numbers) > 30
+    assert {name for name in numbers if not pd.api.types.is_numeric_dtype(frame[name])} == set()
+    score = frame.set_index("status").loc["OOM"]
+    assert pd.isna(score["throughput_per_s"])
+    assert pd.to_datetime(frame["started"]).dt.tz is not None
+
+
+def test_csv_of_repeats_has_a_row_for_each_repeat_of_a_result_with_a_score(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["summary", str(results), "--format", "csv-repeats", "--mode", "throughput"]) == 0
+    frame = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert list(frame["repeat"]) == [0, 1, 2, 3, 4]
+    (folder,) = results.glob(f"*-ncf-*-{Good().run_hex}")
+    found = row_of(folder)
+    windows = frame["units"] / frame["throughput_per_s"]
+    whole = found.metrics["throughput_per_s"].value
+    assert frame["units"].sum() / windows.sum() == pytest.approx(whole)
+    assert not {"cv_percent", "throughput_low_per_s", "quality", "files_read_bytes"} & set(frame)
+    assert frame["step_p50_ms"].notna().all()
+
+
+def test_repeats_of_a_log_that_changed_since_it_was_checked_are_refused(tmp_path: Path) -> None:
+    write_good(tmp_path, Good())
+    ((folder, row_then),) = checked_folders([tmp_path]).items()
+    with pytest.raises(ValueError, match="changed while the command ran"):
+        list(with_repeats({folder: replace(row_then, digest="0" * 64)}))
+    assert to_csv_of_repeats(()) == ""
+
+
+# ---- the terminal --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_what_rows_share_is_said_once_and_what_differs_is_a_column(width: int) -> None:
+    """Two runs that differ in their threads alone never look like repeats of one another."""
+    rows = [row(settings={"threads": 1}), row(settings={"threads": 99}, run_id="2-another1")]
+    text = shown(rows, width)
+    assert max(map(len, text.splitlines())) <= width
+    heading, shared, *rest = text.splitlines()
+    (at,) = [number for number, line in enumerate(rest) if "throughput  " in line]
+    head, _, first, second = rest[at : at + 4]
+    assert heading == "practice division, real data, throughput mode: 2 results"
+    assert shared.startswith("all: ncf f8, pytorch, train, fp32, mini scale, batch 256, 1 device")
+    assert head.split()[:2] == ["threads", "throughput"]
+    assert [first.split()[0], second.split()[0]] == ["1", "99"]
+    assert text.count("ncf f8") == 1
+    assert "100,000 samples/s" in first
+
+
+def test_rows_are_in_the_order_of_their_numbers() -> None:
+    rows = [row(key={**row().key, "batch_per_device": batch}, run_id=f"{batch}") for batch in (256, 1024, 64)]
+    (table,) = tables_of(rows)
+    assert [one.run_id for one in table.rows] == ["64", "256", "1024"]
+
+
+def test_wider_terminal_shows_more_figures_and_the_whole_run_id() -> None:
+    narrow, wide = shown([row()], 60), shown([row()], 200)
+    assert RUN_ID[-8:] in narrow
+    assert RUN_ID not in narrow
+    assert "no room for: " in narrow
+    assert RUN_ID in wide
+    assert "step p99" in wide.splitlines()[2]
+
+
+def test_result_without_a_score_has_its_status_and_cause() -> None:
+    rows = [row(), row(status="OOM", why="aborted in repeat 0", metrics={}, run_id="2-12345678")]
+    text = shown(rows, 80)
+    assert "12345678 OOM: aborted in repeat 0" in text
+    (line,) = [line for line in text.splitlines() if line.endswith("12345678")]
+    assert line.split() == ["OOM", "OOM", "12345678"]
+
+
+def test_filters_select_rows_and_name_what_there_is(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def selected(*options: str) -> int:
+        assert main(["summary", str(results), "--format", "json", *options]) == 0
+        return sum(len(table["results"]) for table in json.loads(capsys.readouterr().out)["tables"])
+
+    assert selected() == 4
+    assert selected("--workload", "ncf") == 3
+    assert selected("--workload", "ncf,resnet50", "--scale", "mini") == 4
+    assert selected("--workload", "ncf,resnet50", "--framework", "pytorch") == 3
+    assert selected("--phase", "infer") == 0
+    assert selected("--since", "2000-01-01") == 4
+    assert selected("--since", "9000-01-01T10:00") == 0
+    assert selected("--since", "1h") == 0  # the imagined runs are older
+    assert selected("--here") == 0  # on an imagined machine
+    assert main(["summary", str(results), "--workload", "nfc"]) == 0
+    error = capsys.readouterr().err
+    assert error == "summary: no results found: no workload nfc among 4 results; there are ncf, resnet50\n"
+
+
+def test_here_selects_results_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Host names are in no log: processor, memory and accelerators identify a machine."""
+    from suite.cli import summary
+
+    folder = write_good(tmp_path, Good())
+    here = dict(row_of(folder).machine)
+    for machine, count in (
+        (here, 1),
+        (here | {"memory.total_bytes": 1}, 0),
+        (here | {"accelerators": ["a"]}, 1),
+    ):
+        monkeypatch.setattr(summary, "_machine", lambda machine=machine: machine)
+        assert main(["summary", str(tmp_path), "--here", "--format", "csv"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == (2 if count else 0)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "7w", "-1d"])
+def test_wrong_time_is_explained(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["summary", f"--since={text}"])
+    assert stop.value.code == 2
+    assert "expected a date such as 2026-11-24" in capsys.readouterr().err
 
 
 def test_harmless_csv_values_are_unchanged() -> None:

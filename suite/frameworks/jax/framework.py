@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 from numpy.typing import NDArray
 
 from suite.common.support import UnsupportedJob, unsupported
@@ -134,10 +135,11 @@ class Framework(BaseFramework):
         return self._copied(jax.tree.map(jnp.array, tree))
 
     def array(self, tensor: Tensor) -> NDArray[Any]:
-        """A copy of ``tensor`` (of this rank's part of it) on the host, C-contiguous; half as float32."""
+        """``tensor`` (this rank's part of it) on the host, C-contiguous; half as float32."""
         if not tensor.is_fully_addressable:
             tensor = tensor.addressable_data(0)
-        host = np.array(tensor, order="C")
+        # On the CPU an array may share the memory of a tensor.
+        host = np.array(tensor, order="C", copy=None if self.cuda else True)
         return host.astype(np.float32) if host.dtype in (jnp.bfloat16, np.float16) else host
 
     def compute(self, tensor: Tensor) -> Tensor:
@@ -156,7 +158,16 @@ class Framework(BaseFramework):
 
     def results(self) -> Results:
         """A new store for the outputs of steps."""
-        return Results(self)
+        return PinnedResults(self) if self.cuda else Results(self)
+
+
+class PinnedResults(Results):
+    """Outputs of steps on a GPU, each copied to pinned memory of the host while later steps compute."""
+
+    def keep(self, tensor: Tensor) -> None:
+        """See :class:`suite.frameworks.common.Results`."""
+        pinned = SingleDeviceSharding(self._framework.device, memory_kind="pinned_host")
+        super().keep(jax.device_put(tensor, pinned))
 
 
 def _cuda_versions() -> dict[str, str | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,11 +17,13 @@ import numpy as np
 from jax import lax
 
 from suite.common import folding, layers
+from suite.frameworks.jax.pooling import max_pool
 
 if TYPE_CHECKING:
     from typing import Self  # not in Python 3.10
 
 Tensor = Any
+_ALIGNMENT = 8  # channels of half-precision convolutions on tensor cores are multiples of this
 
 
 @dataclass(frozen=True)
@@ -77,18 +80,50 @@ def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
 
 def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
     weight, stride = run.weights[f"{layer.name}.weight"].astype(x.dtype), layer.stride
-    if weight.shape[:2] == (1, 1) and not any(layer.padding) and jax.default_backend() == "cpu":
+    on_cpu = jax.default_backend() == "cpu"
+    if weight.shape[:2] == (1, 1) and not any(layer.padding) and on_cpu:
         # A product of matrices, whose gradient XLA computes several times faster on a CPU.
         output = x[:, ::stride, ::stride] @ weight[0, 0]
+    elif x.shape[3] % _ALIGNMENT and x.dtype.itemsize == 2 and not on_cpu:
+        output = convolve_blocks(x, weight, stride, layer.padding)
     else:
-        output = lax.conv_general_dilated(
-            x,
-            weight,
-            window_strides=(stride, stride),
-            padding=[(edge, edge) for edge in layer.padding],
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )
+        output = convolve(x, weight, stride, [(edge, edge) for edge in layer.padding])
     return output + run.weights[f"{layer.name}.bias"].astype(x.dtype) if layer.bias else output
+
+
+def convolve(x: Tensor, weight: Tensor, stride: int, edges: Sequence[tuple[int, int]]) -> Tensor:
+    """``x`` [N, H, W, C] convolved with ``weight`` [height, width, C, out]; ``edges`` of zeros are added."""
+    return lax.conv_general_dilated(
+        x, weight, (stride, stride), edges, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def convolve_blocks(x: Tensor, weight: Tensor, stride: int, padding: Sequence[int]) -> Tensor:
+    """The same as :func:`convolve`, of few channels, with blocks of stride x stride pixels as pixels.
+
+    Tensor cores compute with eight channels at least: of the three of an image they would waste most of
+    their work. Zeros fill the channels of a block up to a multiple of eight, and the kernel up to blocks.
+    """
+    size, channels, outputs = weight.shape[:2], x.shape[3], weight.shape[3]
+    reach = [-(-kernel // stride) for kernel in size]  # the kernel in blocks
+    edges, blocks = [], []
+    for side, edge, kernel, count in zip(x.shape[1:3], padding, size, reach, strict=True):
+        blocks.append((side + 2 * edge - kernel) // stride + count)
+        edges.append((edge, stride * blocks[-1] - side - edge, 0))
+    x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0), *edges, (0, 0, 0)])
+    x = x.reshape(x.shape[0], blocks[0], stride, blocks[1], stride, channels)
+    x = x.transpose((0, 1, 3, 2, 4, 5)).reshape(x.shape[0], *blocks, stride * stride * channels)
+    missing = [(0, stride * count - kernel) for count, kernel in zip(reach, size, strict=True)]
+    weight = jnp.pad(weight, [*missing, (0, 0), (0, 0)])
+    weight = weight.reshape(reach[0], stride, reach[1], stride, channels, outputs)
+    weight = weight.transpose((0, 2, 1, 3, 4, 5)).reshape(*reach, -1, outputs)
+    more = -x.shape[3] % _ALIGNMENT
+    return convolve(
+        jnp.pad(x, [(0, 0)] * 3 + [(0, more)]),
+        jnp.pad(weight, [(0, 0)] * 2 + [(0, more), (0, 0)]),
+        1,
+        [(0, 0), (0, 0)],
+    )
 
 
 def _dense(layer: Any, x: Tensor, run: Pass) -> Tensor:
@@ -103,35 +138,63 @@ def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
         mean, variance = run.running[f"{name}.mean"], run.running[f"{name}.variance"]
         factor = gamma * lax.rsqrt(variance + epsilon)
         return x * factor.astype(x.dtype) + (beta - mean * factor).astype(x.dtype)
+    normalised, mean, variance = normalise(x, gamma, beta, epsilon)
+    run.seen[f"{name}.mean"], run.seen[f"{name}.variance"] = mean, variance
+    return normalised
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def normalise(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+    """``x`` [N, H, W, C] normalised over all axes but the last, mean and biased variance, each [C].
+
+    Sums have the type of ``gamma``; no gradient flows through mean and variance. The gradient is written by
+    hand (Ioffe and Szegedy, "Batch Normalization", ICML 2015): it reads ``x`` and the slopes twice, where
+    that of JAX takes a third more time on a GPU.
+    """
+    return _normalise(x, gamma, beta, epsilon)[0]
+
+
+def _normalise(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tuple[Any, Any]:
     wide = x.astype(gamma.dtype)
     # Both sums in one pass. Distances from one pixel keep the digits of a variance whose mean is far from 0.
-    pixel = lax.stop_gradient(wide[0, 0, 0])
+    pixel = wide[0, 0, 0]
     apart = wide - pixel
-    mean, squares = (jnp.mean(values, axis=(0, 1, 2)) for values in (apart, jnp.square(apart)))
-    variance = jnp.maximum(squares - jnp.square(mean), 0)
-    run.seen[f"{name}.mean"], run.seen[f"{name}.variance"] = mean + pixel, variance
-    return ((apart - mean) * (gamma * lax.rsqrt(variance + epsilon)) + beta).astype(x.dtype)
+    distance, squares = (jnp.mean(values, axis=(0, 1, 2)) for values in (apart, jnp.square(apart)))
+    mean, variance = distance + pixel, jnp.maximum(squares - jnp.square(distance), 0)
+    inverse = lax.rsqrt(variance + epsilon)
+    output = ((wide - mean) * (gamma * inverse) + beta).astype(x.dtype)
+    return (output, mean, variance), (x, gamma, mean, inverse)
 
 
-def _edges(layer: Any, x: Tensor) -> list[tuple[int, int]]:
-    """The padding of a pooling for each axis of ``x``; with ceil the last window may end outside."""
+def _to_normalised(_: float, kept: Any, slopes: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    x, gamma, mean, inverse = kept
+    slope, centred = slopes[0].astype(gamma.dtype), x.astype(gamma.dtype) - mean
+    count = x.size // x.shape[3]
+    to_beta = jnp.sum(slope, axis=(0, 1, 2))
+    to_gamma = jnp.sum(slope * centred, axis=(0, 1, 2)) * inverse
+    rest = slope - to_beta / count - centred * (inverse * to_gamma / count)
+    return (gamma * inverse * rest).astype(x.dtype), to_gamma, to_beta
+
+
+normalise.defvjp(_normalise, _to_normalised)
+
+
+def _max_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
+    """With ceil the last window may end outside of the padding."""
     sides = tuple(x.shape[1:3])
     windows = layers.output_shape((layer,), (x.shape[3], *sides))[1:]
-    edges = [(0, 0)]
+    edges = []
     for side, count in zip(sides, windows, strict=True):
         reached = (count - 1) * layer.stride + layer.kernel
         edges.append((layer.padding, max(layer.padding, reached - side - layer.padding)))
-    return [*edges, (0, 0)]
-
-
-def _pool(layer: Any, x: Tensor, start: Any, combine: Any) -> Tensor:
-    window, strides = (1, layer.kernel, layer.kernel, 1), (1, layer.stride, layer.stride, 1)
-    return lax.reduce_window(x, start, combine, window, strides, _edges(layer, x))
+    return max_pool(x, layer.kernel, layer.stride, tuple(edges))
 
 
 def _average_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))  # half precision would lose digits of the sum
-    total = _pool(layer, wide, np.zeros((), wide.dtype), lax.add)
+    window, strides = (1, layer.kernel, layer.kernel, 1), (1, layer.stride, layer.stride, 1)
+    edges = [(0, 0), *[(layer.padding, layer.padding)] * 2, (0, 0)]
+    total = lax.reduce_window(wide, np.zeros((), wide.dtype), lax.add, window, strides, edges)
     return (total / layer.kernel**2).astype(x.dtype)
 
 
@@ -152,7 +215,7 @@ _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
     layers.Dense: _dense,
     layers.BatchNorm: _norm,
     layers.Relu: lambda layer, x, run: jax.nn.relu(x),
-    layers.MaxPool: lambda layer, x, run: _pool(layer, x, np.asarray(-np.inf, x.dtype), lax.max),
+    layers.MaxPool: _max_pool,
     layers.AveragePool: _average_pool,
     layers.GlobalAverage: lambda layer, x, run: jnp.mean(x, axis=(1, 2)),
     layers.Flatten: _flatten,

@@ -116,9 +116,9 @@ class Pair(BasePair):
         """Nearest words [batch, 2, 10] (ids, cosines) of ``queries``."""
         unit, queries = inputs.weights["unit"], inputs.batch["queries"]
         rows = unit[queries]
-        similar = (rows @ unit.T).astype(self.framework.dtype)
-        itself = jnp.arange(len(unit)) == queries[:, None]
-        cosines, words = lax.top_k(jnp.where(itself, -2, similar), spec.NEIGHBOURS)  # not its own neighbour
+        similar = jnp.matmul(rows, unit.T, preferred_element_type=self.framework.dtype)
+        others = similar.at[jnp.arange(len(queries)), queries].set(-2)  # no word is its own neighbour
+        cosines, words = lax.top_k(others, spec.NEIGHBOURS)
         self.framework.observed.note(activations=rows)
         return jnp.stack((words.astype(cosines.dtype), cosines), axis=1)
 
