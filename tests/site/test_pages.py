@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import suite.site.shell
 from suite.cli import main
+from suite.metrics.metric import Metric
 from suite.site.build import SiteError, build
+from suite.site.cache import Cache
+from suite.site.collect import Collection, collect
 from suite.site.html import join, tag, text
+from suite.site.pages import all_pages
 from suite.site.shell import PRACTICE, policy
 from tests.fixtures.forging import rewrite
 from tests.fixtures.good_log import Good, write_good
 from tests.site.pages import Page, read
-from tests.site.recomputed import numbers
+from tests.site.recomputed import Log, four_digits, numbers
 
 SUBMISSIONS = Path(__file__).parents[2] / "submissions"
 REPORT_LIMIT = 1 << 20
@@ -104,8 +111,6 @@ def test_the_numbers_beneath_the_figure_of_step_times_are_those_of_the_log(site:
     page = (site / "r" / f"{hashlib.sha256(log.read_bytes()).hexdigest()}.html").read_text()
     table = page[page.index("repeat 4: step time") :]
     rows = re.findall(r"<tr><td>(\d+)</td>((?:<td class=\"n\">[^<]*</td>){5})</tr>", table)[:100]
-    from tests.site.recomputed import Log, four_digits
-
     read_log = Log(log)
     times = [[four_digits(ns / 1e6) for ns in read_log.durations(repeat)] for repeat in range(5)]
     expected = [(str(10 + step), list(row)) for step, row in enumerate(zip(*times, strict=True))]
@@ -243,3 +248,50 @@ def test_text_is_escaped_in_elements_and_attributes() -> None:
     assert page.text == ["<script>'\"&\\u202e\\x00"]
     assert join("<b>", tag("i", "x")) == "&lt;b&gt;<i>x</i>"
     assert len(text("x" * 10_000)) < 3_000
+
+
+def test_the_figure_of_the_readme_is_what_its_command_draws(tmp_path: Path) -> None:
+    out = tmp_path / "results.svg"
+    assert main(["plot", "--results-dir", str(SUBMISSIONS), "--out", str(out)]) == 0
+    committed = Path(__file__).parents[2] / "docs" / "results.svg"
+    assert out.read_bytes() == committed.read_bytes(), (
+        "make plot RESULTS_DIR=submissions OUT=docs/results.svg FORCE=1"
+    )
+
+
+def test_a_thousand_results_make_a_small_index(tmp_path: Path) -> None:
+    write_good(tmp_path / "results")
+    (one,) = collect(tmp_path / "results", Cache(tmp_path / "cache")).results
+    results = []
+    for index in range(1000):
+        facts = one.facts | {
+            "audit": one.facts["audit"] | {"sha256": hashlib.sha256(b"%d" % index).hexdigest()}
+        }
+        value = 1e6 + 7919 * index
+        metrics = one.row.metrics | {"throughput_per_s": Metric(value, "samples/s")}
+        results.append(replace(one, facts=facts, row=replace(one.row, metrics=metrics)))
+    pages = dict(all_pages(Collection(tuple(results), (), ())))
+    assert pages["index.html"].count("<tr data-digest=") == 1000
+    assert len(gzip.compress(pages["index.html"].encode())) < 350_000
+    assert len(gzip.compress(pages["compare.html"].encode())) < 350_000
+
+
+def test_the_script_is_small() -> None:
+    script = Path(suite.site.shell.__file__).with_name("assets") / "script.js"
+    assert len(gzip.compress(script.read_bytes())) < 30_000
+
+
+def test_a_link_is_not_followed_and_a_broken_folder_is_a_rejected_result(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret of another file")
+    (results / "linked").mkdir(parents=True)
+    (results / "linked" / "run.jsonl").symlink_to(secret)
+    (results / "<script>alert(1)<b>").mkdir()
+    (results / "<script>alert(1)<b>" / "run.jsonl").write_bytes(b"\x00\xff not a log")
+    collection = build(results, tmp_path / "site", tmp_path / "cache").collection
+    assert [one.rejected for one in collection.results] == [True, True]
+    written = files_of(tmp_path / "site")
+    assert not [name for name, data in written.items() if b"secret of another file" in data or "<" in name]
+    for path in pages_of(tmp_path / "site"):
+        read(path)
