@@ -12,9 +12,10 @@ from suite.figures.svg import Figure
 from suite.log.units import count, quantity, significant
 from suite.metrics.metric import Metric
 from suite.site.collect import Result
-from suite.site.html import Html, Node, join, tag, trusted
+from suite.site.html import Html, Node, join, tag, text, trusted
 from suite.workloads import names as workload_names
 
+_NAME = 20  # characters of a name in the first column
 DASH = "–"
 LEVELS = {
     "L0": "L0 · rules pass",
@@ -24,13 +25,13 @@ LEVELS = {
     "L4": "L4 · attested by hardware",
 }
 RESOURCES = (
-    ("gpu_utilisation_percent", "GPU utilisation / %"),
-    ("gpu_memory_controller_percent", "memory controller / %"),
-    ("gpu_memory_used_bytes", "GPU memory used / GiB"),
-    ("gpu_power_w", "GPU power / W"),
-    ("cpu_percent", "host CPU / %"),
-    ("host_memory_bytes", "host memory / GiB"),
-    ("disk_read_mb_per_s", "disk reads / MB/s"),
+    ("gpu_utilisation_percent", "GPU utilisation\u00a0/\u00a0%"),
+    ("gpu_memory_controller_percent", "memory controller\u00a0/\u00a0%"),
+    ("gpu_memory_used_bytes", "GPU memory used\u00a0/\u00a0GiB"),
+    ("gpu_power_w", "GPU power\u00a0/\u00a0W"),
+    ("cpu_percent", "host CPU\u00a0/\u00a0%"),
+    ("host_memory_bytes", "host memory\u00a0/\u00a0GiB"),
+    ("disk_read_mb_per_s", "disk reads\u00a0/\u00a0MB/s"),
 )
 
 
@@ -86,7 +87,8 @@ def status_badge(result: Result) -> Html:
         return badge(
             f"accepted, {count(flags, 'flag')}" if flags else "accepted", "flagged" if flags else "accepted"
         )
-    return badge(result.row.status, "rejected")
+    known = {OOM: "out of memory"}
+    return badge(known.get(result.row.status, result.row.status), "flagged")
 
 
 def score(result: Result) -> tuple[Metric | None, Metric | None, Metric | None]:
@@ -255,7 +257,9 @@ def result_row(result: Result, links: Links) -> Html:
         tag(
             "td",
             tag(
-                "span", link(links.result(result.digest), name), class_="struck" if result.rejected else None
+                "span",
+                link(links.result(result.digest), text(name, _NAME)),
+                class_="struck" if result.rejected else None,
             ),
         ),
         cell(key_of(result, "framework")),

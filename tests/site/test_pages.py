@@ -24,6 +24,7 @@ from suite.site.pages import all_pages
 from suite.site.shell import PRACTICE, policy
 from tests.fixtures.forging import rewrite
 from tests.fixtures.good_log import Good, write_good
+from tests.fixtures.scaling_sets import Imagined
 from tests.site.pages import Page, read
 from tests.site.recomputed import Log, four_digits, numbers
 
@@ -295,3 +296,15 @@ def test_a_link_is_not_followed_and_a_broken_folder_is_a_rejected_result(tmp_pat
     assert not [name for name, data in written.items() if b"secret of another file" in data or "<" in name]
     for path in pages_of(tmp_path / "site"):
         read(path)
+
+
+def test_a_scaling_set_has_a_page_with_its_figure_and_groups(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    folder = Imagined(devices=(2, 4), scale="reference").write(results)
+    build(results, tmp_path / "site", tmp_path / "cache")
+    digest = hashlib.sha256((folder / "set.json").read_bytes()).hexdigest()
+    page = read(tmp_path / "site" / "scaling" / f"{digest}.html")
+    assert "svg" in [name for name, _ in page.elements]
+    shown = [text for text in page.text if text in ("single", "independent", "synchronous")]
+    assert shown == ["single", "independent", "synchronous"] * 2
+    assert f"scaling/{digest}.html" in read(tmp_path / "site" / "scaling.html").links

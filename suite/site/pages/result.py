@@ -296,7 +296,7 @@ def _evidence(result: Result, links: Links) -> Node:
     if result.level:
         rows.append(("Assurance level", parts.LEVELS.get(result.level, result.level)))
         if audit["missing"]:
-            rows.append(("Missing for the next level", audit["missing"]))
+            rows.append(("Missing for the next level", audit["missing"].replace("`", "")))
     if result.row.submitter:
         rows.append(
             (
@@ -365,10 +365,8 @@ def _group(name: str, values: Mapping[str, Any], *, opened: bool = False) -> Nod
     shown = {key: value for key, value in values.items() if value is not None}
     if not shown:
         return None
-    rows = [
-        (key, {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value))
-        for key, value in shown.items()
-    ]
+    words = {"True": "yes", "False": "no", "": parts.DASH}
+    rows = [(key, words.get(str(value), str(value))) for key, value in shown.items()]
     return tag("details", tag("summary", name), parts.definitions(rows), open=opened)
 
 

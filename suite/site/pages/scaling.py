@@ -51,7 +51,7 @@ def _page(one: ScalingResult) -> str:
     body: list[Node] = [
         tag("p", "Scaling set", class_="kind"),
         tag("h1", _title(one)),
-        parts.badge(*_status(one)),
+        tag("p", parts.badge(*_status(one)), class_="badges"),
     ]
     if one.checked is not None:
         if one.checked.figures:
