@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from suite.checker.verdict import without_collection
 from suite.log.files import LOG, read_file
 from suite.log.finding import RecordError
 from suite.site.cache import Cache, code_digest, write
@@ -42,7 +43,11 @@ def build(source: Path, target: Path, cache_folder: Path) -> Built:
     Raises SiteError if ``target`` holds files of something else, OSError.
     """
     before = _manifest(target)
-    cache = Cache(cache_folder)
+    with without_collection():  # a thousand results make a million strings and no cycles
+        return _built(source, target, Cache(cache_folder), before)
+
+
+def _built(source: Path, target: Path, cache: Cache, before: set[str]) -> Built:
     collection = collect(source, cache)
     pages = dict(all_pages(collection))
     written = 0

@@ -253,15 +253,9 @@ def result_row(result: Result, links: Links) -> Html:
     unit = value.unit if value is not None and value.value is not None else result.row.missing_score
     scale = key_of(result, "scale")
     name = str(key_of(result, "workload") or result.row.run_id)
+    shown = link(links.result(result.digest), text(name, _NAME))
     cells = [
-        tag(
-            "td",
-            tag(
-                "span",
-                link(links.result(result.digest), text(name, _NAME)),
-                class_="struck" if result.rejected else None,
-            ),
-        ),
+        tag("td", tag("span", shown, class_="struck") if result.rejected else shown),
         cell(key_of(result, "framework")),
         cell(phase_of(result)),
         cell(key_of(result, "precision")),

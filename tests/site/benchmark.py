@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.fixtures.good_log import MINI, Good, write_good
+from tests.site import browser
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "jax")
 
@@ -41,6 +42,26 @@ def timed_build(what: str, folder: Path) -> None:
     print(f"{what}: {time.monotonic() - start:.1f} s", flush=True)
 
 
+def in_browser(index: Path) -> None:
+    """Load the index, and time a filter and an order with the layout that follows."""
+    timed = (
+        "const [act, done] = [arguments[0], arguments[arguments.length - 1]];"
+        "const start = performance.now();"
+        "if (act === 'filter') { const select = document.querySelectorAll('.filters select')[1];"
+        "  select.selectedIndex = 1; select.dispatchEvent(new Event('change')); }"
+        "else { [...document.querySelectorAll('thead button')].find(b => b.textContent === 'score').click();}"
+        "document.body.offsetHeight; done(performance.now() - start);"
+    )
+    with browser.browser() as driver:
+        browser.opened(driver, index)
+        loaded = (
+            "const t = performance.getEntriesByType('navigation')[0]; return t.loadEventEnd - t.startTime"
+        )
+        print(f"index.html in chromium, loaded with filters: {driver.execute_script(loaded):.0f} ms")
+        for act in ("filter", "order"):
+            print(f"{act}, with layout: {driver.execute_async_script(timed, act):.0f} ms")
+
+
 def main() -> None:
     """Generate, build four times, and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -61,6 +82,8 @@ def main() -> None:
             print(
                 f"{page}: {len(data) / 1000:.0f} kB, compressed {len(gzip.compress(data, 9)) / 1000:.0f} kB"
             )
+        if not browser.MISSING:
+            in_browser(folder / "site" / "index.html")
 
 
 if __name__ == "__main__":

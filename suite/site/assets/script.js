@@ -54,10 +54,16 @@
         if (stateful) stateful.sorted(order ? name : "", order);
       });
     });
+    var sorted = false;
     function sort(name, order) {
       var index = headings.findIndex(function (one) { return columnName(one) === name; });
       headings.forEach(function (one) { one.removeAttribute("aria-sort"); });
-      if (index < 0 || (order !== "ascending" && order !== "descending")) { fill(original); return; }
+      if (index < 0 || (order !== "ascending" && order !== "descending")) {
+        if (sorted) fill(original);
+        sorted = false;
+        return;
+      }
+      sorted = true;
       headings[index].setAttribute("aria-sort", order);
       var sign = order === "ascending" ? 1 : -1;
       var numeric = headings[index].classList.contains("n");
@@ -154,13 +160,14 @@
     heading.appendChild(make("span", "compare", { "class": "unseen" }));
     table.tHead.rows[0].insertBefore(heading, table.tHead.rows[0].cells[0]);
     var boxes = rows.map(function (row) {
-      var box = make("input", null, { type: "checkbox", "aria-label": "compare " + row.cells[0].textContent + " " + row.cells[1].textContent + " " + row.cells[2].textContent });
+      var first = row.firstChild, second = first.nextSibling, third = second.nextSibling;
+      var box = make("input", null, { type: "checkbox", "aria-label": "compare " + first.textContent + " " + second.textContent + " " + third.textContent });
       var cell = make("td");
       if (!row.classList.contains("gone")) cell.appendChild(box);
-      row.insertBefore(cell, row.cells[0]);
-      box.addEventListener("change", function () { button.disabled = chosen().length < 2; });
+      row.insertBefore(cell, row.firstChild);
       return box;
     });
+    table.addEventListener("change", function () { button.disabled = chosen().length < 2; });
     function chosen() {
       return rows.filter(function (row, index) { return boxes[index].checked; }).map(function (row) { return row.getAttribute("data-digest"); });
     }
@@ -180,7 +187,7 @@
 
     function factsOf(one) {
       var facts = {};
-      for (var i = 0; i < one.facts.length; i += 2) facts[data.names[one.facts[i]]] = data.values[one.facts[i + 1]];
+      for (var i = 0; i < one.facts.length; i += 2) facts[one.facts[i]] = data.values[one.facts[i + 1]];
       return facts;
     }
     function row(cells, first) {
@@ -249,12 +256,12 @@
         place.appendChild(make("p", "The results are of different divisions or versions of the rules.", { "class": "callout" }));
       }
       var facts = some.map(factsOf);
-      var names = data.names.filter(function (name) {
-        return facts.some(function (one) { return one[name] !== facts[0][name]; });
+      var differing = data.names.map(function (name, index) { return index; }).filter(function (index) {
+        return facts.some(function (one) { return one[index] !== facts[0][index]; });
       });
-      var meaning = names.filter(function (name) { return name.indexOf(data.meaning + "\t") === 0; });
+      var meaning = differing.filter(function (index) { return data.names[index][0] === data.meaning; });
       if (comparable && meaning.length) {
-        place.appendChild(make("p", "The results do not measure the same: they differ in " + meaning.map(function (name) { return name.split("\t")[1]; }).join(", ") + ".", { "class": "callout" }));
+        place.appendChild(make("p", "The results do not measure the same: they differ in " + meaning.map(function (index) { return data.names[index][1]; }).join(", ") + ".", { "class": "callout" }));
       }
       place.appendChild(make("h2", "Scores"));
       place.appendChild(tableOf("Scores; the ratio is to A", ["", "result", "score", "95 % interval", "score / A", "repeats"], some.map(function (one, index) {
@@ -263,13 +270,12 @@
       })));
       place.appendChild(make("p", "An interval of the ratio needs the repeats of both logs: make compare computes it.", { "class": "note" }));
       place.appendChild(make("h2", "What differs"));
-      if (!names.length) {
+      if (!differing.length) {
         place.appendChild(make("p", "No setting differs."));
         return;
       }
-      place.appendChild(tableOf("Facts that differ", ["group", "fact"].concat(letters), names.map(function (name) {
-        var parts = name.split("\t");
-        return [parts[0], parts[1]].concat(facts.map(function (one) { return one[name] === undefined ? "–" : one[name]; }));
+      place.appendChild(tableOf("Facts that differ", ["group", "fact"].concat(letters), differing.map(function (index) {
+        return data.names[index].concat(facts.map(function (one) { return one[index] === undefined ? "–" : one[index]; }));
       })));
     }
     window.addEventListener("hashchange", show);

@@ -53,7 +53,7 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
 
 def _data(results: list[Result]) -> dict[str, Any]:
     """Names, values and results as indices into them, which keeps a thousand results small."""
-    names: dict[str, int] = {}
+    names: dict[tuple[str, str], int] = {}
     values: dict[str, int] = {}
     rows = []
     for result in results:
@@ -61,13 +61,15 @@ def _data(results: list[Result]) -> dict[str, Any]:
         for group, members in result.facts["facts"].items():
             for name, value in members.items():
                 if value is not None:
-                    text = safe(value, _LONGEST)
-                    facts += [
-                        names.setdefault(f"{group}\t{safe(name, _LONGEST)}", len(names)),
-                        values.setdefault(text, len(values)),
-                    ]
+                    facts.append(names.setdefault((group, name), len(names)))
+                    facts.append(values.setdefault(str(value), len(values)))
         rows.append(_row(result, facts))
-    return {"meaning": MEANING, "names": list(names), "values": list(values), "results": rows}
+    return {
+        "meaning": MEANING,
+        "names": [[safe(part, _LONGEST) for part in name] for name in names],
+        "values": [safe(value, _LONGEST) for value in values],
+        "results": rows,
+    }
 
 
 def _row(result: Result, facts: list[int]) -> dict[str, Any]:
