@@ -10,10 +10,9 @@ SHELL := bash
 .SUFFIXES:
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 
-VERBS := node run ab matrix scale quality bench-overhead check summary compare export import audit audit-replay audit-perturb \
+VERBS := node run ab matrix scale quality bench-overhead check summary compare plot export import audit audit-replay audit-perturb \
          quote verify-quote keygen submit check-submissions coverage data preprocess doctor environments fetch \
          image images image-list image-build image-publish image-lock image-lock-check bench-peers
-WITH_PLOT := plot
 WITH_TESTS := equivalence test-pair
 PY := .venv/bin/python
 ANY_PY = $(firstword $(wildcard $(PY)) $(shell command -v python3.11 || command -v python3))
@@ -29,15 +28,12 @@ only = $(foreach v,$(filter-out $1 PYTHON,$(given)),$(error `make $@` does not k
 python = $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'')
 
 # ---- verbs of the suite ----------------------------------------------------------------------------------
-.PHONY: help $(VERBS) $(WITH_PLOT) $(WITH_TESTS) test test-containers lint format lock clean distclean
+.PHONY: help $(VERBS) $(WITH_TESTS) test test-containers lint format lock clean distclean
 help:
 	@[[ -n "$(ANY_PY)" ]] || { echo "Python 3.11 was not found: README.md lists what make offers" >&2; exit 2; }
 	@exec $(ANY_PY) -m suite --make help $(pairs)
 
 $(VERBS): .venv/suite.stamp
-	@exec $(PY) -m suite --make $@ $(pairs)
-
-$(WITH_PLOT): .venv/plot.stamp
 	@exec $(PY) -m suite --make $@ $(pairs)
 
 $(WITH_TESTS): .venv/dev.stamp
@@ -98,9 +94,6 @@ distclean: clean
 .venv/suite.stamp: requirements/suite.txt
 	@tools/venv.sh $(python) requirements/suite.txt $@ \
 	  $(if $(call has,BUNDLE),$(call quote,$(value BUNDLE)/wheels/suite))
-
-.venv/plot.stamp: requirements/plot.txt .venv/suite.stamp
-	@tools/venv.sh $(python) requirements/plot.txt $@
 
 .venv/dev.stamp: requirements/dev.txt .venv/suite.stamp
 	@tools/venv.sh $(python) requirements/dev.txt $@

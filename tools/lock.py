@@ -1,6 +1,6 @@
 """Lock every environment with hashes and record the size of its wheels: ``make lock``.
 
-Writes ``requirements/{suite,dev,plot}.txt``, ``containers/<framework>/requirements-*.txt`` from the ``.in``
+Writes ``requirements/{suite,dev}.txt``, ``containers/<framework>/requirements-*.txt`` from the ``.in``
 files beside them, and ``containers/sizes.json``, with which the suite states the size of a download before it
 starts. Locks are for CPython 3.11 on Linux x86-64, those of NVIDIA's images (``requirements-image``) for
 the Python in them. Needs the network and ``uv``.
@@ -89,12 +89,7 @@ def main() -> int:
     compile_lock(
         "pyproject.toml",
         ROOT / "requirements/dev.txt",
-        ["--extra", "dev", "--extra", "plot", "--constraint", "requirements/suite.txt"],
-    )
-    compile_lock(
-        "pyproject.toml",
-        ROOT / "requirements/plot.txt",
-        ["--extra", "plot", "--constraint", "requirements/suite.txt"],
+        ["--extra", "dev", "--constraint", "requirements/suite.txt"],
     )
     sizes: dict[str, Any] = {name: measure(f"requirements/{name}.in", []) for name in ("data", "peers")}
     for source in sorted(ROOT.glob("containers/*/requirements-*.in")):

@@ -18,7 +18,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "check": "check results against the rules",
         "summary": "tabulate results and submissions",
         "compare": "compare results, or one with its history: differences, ratio, interval",
-        "plot": "draw a metric of results by benchmark and framework",
+        "plot": "draw results and sweeps, step times or telemetry",
         "export": "write an accepted result as MLPerf's log lines, one file per repeat",
         "import": "read MLPerf's published logs, and verify what they state",
     },

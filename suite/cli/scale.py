@@ -5,8 +5,7 @@ idle, N independent replicas and, in training, N ranks that exchange gradients. 
 is per device; strong scaling: BATCH is the global batch. Every run leaves an ordinary result; the set in
 results/sets/<id> names them. The same command continues an interrupted set: groups that are complete and
 accepted are not measured again. Progress and verdict go to stderr, the table to stdout. Exit codes: 0 the set
-is accepted · 1 it is rejected · that of `run` for a run that failed · 13 --plot without matplotlib · 130
-interrupted.
+is accepted · 1 it is rejected · that of `run` for a run that failed · 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suite.cli.guard import INTERRUPTED, MISSING, UsageError, progress, relative, storage_problems
+from suite.cli.guard import INTERRUPTED, progress, relative, storage_problems
+from suite.cli.plot import check_name, encoded
 from suite.log.units import count, span
 from suite.plan.errors import BadConfiguration
 
@@ -39,15 +38,7 @@ def main(args: argparse.Namespace) -> int:
     from suite.sweep.scaling import plan_set
 
     if args.plot is not None:
-        if args.plot.suffix not in (".svg", ".png", ".pdf"):
-            raise UsageError(
-                f"--plot: expected a name that ends in .svg, .png or .pdf, found {args.plot.name}"
-            )
-        if find_spec("matplotlib") is None:
-            print(
-                "scale: matplotlib is not installed; `make plot` installs it from its lock", file=sys.stderr
-            )
-            return MISSING
+        check_name(args.plot, "--plot", may_exist=True)
     paths, options = split_overrides(args.overrides, args.results_dir)
     options = [f"workload={args.workload}", f"framework={args.framework}", *options]
     check_overrides(options)
@@ -196,10 +187,10 @@ def _show(folder: Path, output_format: str, plot: Path | None) -> int:
     if checked is not None:
         print(scaling_table.WRITERS[output_format](checked), end="")
         if plot is not None and checked.figures:
-            from suite.report.scaling_plot import draw
+            from suite.figures.scaling import scaling
 
             with storage_problems():
-                draw(checked, plot)
+                plot.write_bytes(encoded(scaling(checked), plot))
             progress(f"plot: {plot}")
     print_verdict(verdict, sys.stderr)
     progress(f"set: {relative(folder)}")

@@ -76,7 +76,7 @@ _ALL = (
             Option(
                 "cause", "why an efficiency is above 1.02; the set states it", metavar="TEXT", default=""
             ),
-            Option("plot", "draw the table: a .svg, .png or .pdf", metavar="FILE", type=Path),
+            Option("plot", "draw the set: a .svg or .png, replaced if it exists", metavar="FILE", type=Path),
             *(*SWEEP, format_of()),
         ),
         SCALE_OVERRIDES, storage_code=15,
@@ -167,7 +167,8 @@ _ALL = (
         "plot", "suite.cli.plot", (
             replace(run.RESULTS_DIR, help="where results are", many=True),
             Option("metric", "what is drawn", METRICS, default="throughput"),
-            replace(OUT, help="a .svg, .png or .pdf", metavar="FILE", default="plot.svg"),
+            replace(OUT, help="a new .svg or .png (default: results/plots/<metric>.svg)", metavar="FILE"),
+            Option("force", "replace the file if it exists", switch=True),
             *(only("division"), only("scale"), only("data"), only("mode")),
             *(only("workload"), only("framework"), only("phase"), only("precision")),
         ),

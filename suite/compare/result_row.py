@@ -123,9 +123,12 @@ def checked_row(sandbox: Sandbox, folder: Path) -> ResultRow:
         return _row_without_record(folder, "rejected", _first_cause(limit_finding(error)))
 
 
-def row_of(folder: Path) -> ResultRow:
-    """Check one result and return its row; an unreadable result gets a row with the cause."""
-    verdict = check_result(folder)
+def row_of(folder: Path, verdict: Verdict | None = None) -> ResultRow:
+    """Check one result and return its row; an unreadable result gets a row with the cause.
+
+    ``verdict`` is the verdict on the log, if it was checked already.
+    """
+    verdict = verdict or check_result(folder)
     record = verdict.record
     status, why = _status(verdict)
     submitter, system = _submitter_and_system(folder)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from suite.checker import check_result
 from suite.checker.tasks import log_tasks
 from suite.compare.comparable import comparable
 from suite.compare.reading import content as content_of
@@ -13,7 +14,9 @@ from suite.compare.repeats import repeats_of
 from suite.compare.result_row import row_of
 from suite.compare.scaling_arm import scaling_arm
 from suite.compare.scaling_set import read_set
+from suite.compare.settings import measured
 from suite.log.finding import RecordError
+from suite.metrics.curves import curves_of
 
 
 def compare(path: str) -> dict[str, Any]:
@@ -24,6 +27,17 @@ def compare(path: str) -> dict[str, Any]:
 def row(path: str) -> dict[str, Any]:
     """The result in ``path`` as a row of a summary."""
     return row_of(Path(path)).as_dict()
+
+
+def measured_result(path: str) -> dict[str, Any]:
+    """The result in ``path`` as a row, with its settings and its repeats."""
+    return measured(Path(path))
+
+
+def curves(path: str) -> dict[str, Any] | None:
+    """Step times and telemetry of the result in ``path``; None where its log is rejected."""
+    verdict = check_result(Path(path))
+    return curves_of(verdict.record) if verdict.record is not None and verdict.scored else None
 
 
 def scaling_set(path: str) -> dict[str, Any]:
@@ -53,6 +67,8 @@ TASKS = log_tasks(
     {
         "compare": compare,
         "row": row,
+        "measured": measured_result,
+        "curves": curves,
         "content": content,
         "repeats": repeats,
         "scaling_set": scaling_set,

@@ -60,13 +60,13 @@ class Checkout:
         shutil.copytree(ROOT / "tools", root / "tools")
         (root / "suite").symlink_to(ROOT / "suite")
         (root / "requirements").mkdir()
-        for lock in ("suite.txt", "dev.txt", "plot.txt"):
+        for lock in ("suite.txt", "dev.txt"):
             (root / "requirements" / lock).write_text("")
         (root / ".venv" / "bin").mkdir(parents=True)
         python = root / ".venv" / "bin" / "python"
         python.write_text('#!/bin/sh\nfor argument in "$@"; do printf "<%s>\\n" "$argument"; done\n')
         python.chmod(0o755)
-        for stamp in ("suite.stamp", "dev.stamp", "plot.stamp"):
+        for stamp in ("suite.stamp", "dev.stamp"):
             (root / ".venv" / stamp).write_text("")
 
     def make(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -220,7 +220,7 @@ def test_bare_make_is_help(checkout: Checkout) -> None:
 
 def test_make_knows_the_targets_of_the_suite_and_none_of_its_options() -> None:
     text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
-    listed = [re.search(rf"^{name} := (.*)$", text, re.M) for name in ("VERBS", "WITH_PLOT", "WITH_TESTS")]
+    listed = [re.search(rf"^{name} := (.*)$", text, re.M) for name in ("VERBS", "WITH_TESTS")]
     assert {option for found in listed if found for option in found[1].split()} == set(TARGETS)
     phony = re.search(r"^\.PHONY: (.*)$", text, re.M)
     assert phony is not None

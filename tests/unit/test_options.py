@@ -14,9 +14,9 @@ from suite.cli.arguments import BUNDLE_FORMATS, METRICS, PLATFORMS, RULES, Verb
 from suite.cli.parsing import parser_of
 from suite.containers.engines.choice import ORDER
 from suite.containers.images import bundling, lock
+from suite.figures import curves, results
 from suite.plan.options import RENAMED, RUN_OPTIONS, by_name
 from suite.plan.settings import Settings
-from suite.report import plot
 from suite.rules import VERSIONS
 from tools.options_table import README, updated
 
@@ -58,7 +58,8 @@ def test_readme_has_the_current_table() -> None:
 
 
 def test_value_lists_of_packages_equal_those_of_the_options() -> None:
-    assert (tuple(plot.METRICS), lock.PLATFORMS, bundling.FORMATS) == (METRICS, PLATFORMS, BUNDLE_FORMATS)
+    assert (*results.METRICS, *curves.METRICS) == METRICS
+    assert (lock.PLATFORMS, bundling.FORMATS) == (PLATFORMS, BUNDLE_FORMATS)
     assert RULES.choices() == VERSIONS
     assert by_name()["runtime"].shown() == (*ORDER, "native")
 

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from suite.compare.result_row import checked_rows
+from suite.figures.results import METRICS
 from suite.log.model import Record
 from suite.log.reader import read_result
 from suite.metrics.run import metrics_of, title
 from suite.report.explanation import explain_speed
 from suite.report.markdown import to_markdown
-from suite.report.plot import METRICS
 from suite.report.summary import tables_of
 from suite.report.table import print_table
 from tests.fixtures.forged import Forged
@@ -79,4 +79,4 @@ def test_summary_and_plot_show_conversion_metrics(record: Record, tmp_path: Path
     assert "resnet50 mini warm to recordio 20 images a shard" in shown
     assert "MB/s" in shown
     for metric in ("files_read", "shards_written"):
-        assert cells[METRICS[metric][0]] > 0
+        assert cells[METRICS[metric].name] > 0

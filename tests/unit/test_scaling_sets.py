@@ -29,9 +29,11 @@ from suite.compare.scaling_set import (
     ScalingSet,
     read_set,
 )
+from suite.figures.scaling import scaling
 from suite.log.canonical import sha256_hex
 from suite.log.files import LOG
 from suite.log.finding import RecordError
+from suite.log.units import significant
 from suite.report import scaling_table
 from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.forging import Events, rewrite
@@ -296,13 +298,14 @@ def test_failed_group_is_named_in_the_table(sandbox: Sandbox, tmp_path: Path) ->
 
 
 def test_figure_is_drawn_and_equal_sets_give_equal_files(sandbox: Sandbox, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from suite.report.scaling_plot import draw
-
     _, found = checked(sandbox, Imagined(devices=(2, 3)).write(tmp_path))
-    for name in ("a.svg", "b.svg"):
-        draw(found, tmp_path / name)
-    drawn = (tmp_path / "a.svg").read_text()
-    assert drawn == (tmp_path / "b.svg").read_text()
+    figure = scaling(found)
+    drawn = figure.file()
+    assert drawn == scaling(found).file()
     for text in ("ideal", "contention", "synchronisation", "weak scaling"):
         assert text in drawn
+    shares = {(name, one.devices): share for one in found.figures for name, share in one.shares.items()}
+    rows = {(row[0].partition(":")[0], row[1]): row[2:] for row in figure.table.rows}
+    for (name, devices), share in shares.items():
+        shown = tuple(significant(100 * value) for value in (share.value, share.low, share.high))
+        assert rows[name, str(devices)] == shown
