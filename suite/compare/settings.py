@@ -19,8 +19,8 @@ from suite.compare.comparable import (
     SYSTEM,
     facts_by_group,
 )
+from suite.compare.repeats import repeat_metrics
 from suite.compare.result_row import ResultRow, row_of
-from suite.contract import MEASURED_STEPS
 from suite.log.model import Record
 from suite.log.units import count, quantity
 
@@ -73,13 +73,15 @@ def settings_of(record: Record, row: ResultRow) -> dict[str, Any]:
 
 
 def _repeats(record: Record) -> dict[str, list[float]]:
-    done = [repeat for repeat in record.repeats if repeat.window_ns]
-    if record.mode == "quality" or not all(repeat.units for repeat in done):
-        return {}
-    return {
-        "throughput_per_s": [1e9 * (repeat.units or 0) / (repeat.window_ns or 1) for repeat in done],
-        "step_mean_ms": [(repeat.window_ns or 0) / 1e6 / MEASURED_STEPS for repeat in done],
-    }
+    """The values of each metric that all completed repeats have, in their order."""
+    repeats = [one.metrics for one in repeat_metrics(record)]
+    found: dict[str, list[float]] = {}
+    for name in repeats[0] if repeats else ():
+        values = [metrics[name].value for metrics in repeats if name in metrics]
+        known = [float(value) for value in values if value is not None]
+        if len(known) == len(repeats) > 1:
+            found[name] = known
+    return found
 
 
 def setting_text(name: str, value: Any) -> str:

@@ -71,7 +71,8 @@ def dots(
     ordered = [dot for row in rows for dot in row]
     values = [dot.value for dot in ordered if dot.value is not None]
     limit = 2 * max(values, default=0.0)
-    ends = [end for dot in ordered for end in (dot.low, dot.high, *dot.repeats) if end is not None]
+    ends = [min(end, limit) for dot in ordered for end in (dot.low, dot.high) if end is not None]
+    ends += [one for dot in ordered for one in dot.repeats]
     log = bool(values) and min(values) > 0 and max(values) / min(values) >= _LOG_FROM
     axis = Axis(axis.label, axis.unit, log, zero=not log)
     series = {dot.series: dot.style for dot in results if dot.series}
@@ -80,9 +81,7 @@ def dots(
     names = [wrapped(row[0].name, _NAMES * width, SIZE, 3) or ["?"] for row in rows]
     left = max((width_of(one) for lines in names for one in lines), default=0.0) + 12
     texts = max((width_of(_value(dot, axis), SMALL) for dot in ordered), default=0.0)
-    horizontal = scale(
-        axis, [*values, *(min(end, limit) for end in ends)], left, max(width - texts - 16, left + 60)
-    )
+    horizontal = scale(axis, [*values, *ends], left, max(width - texts - 16, left + 60))
     parts, y, drawn = [shown], top + 4, []
     for row, lines in zip(rows, names, strict=True):
         lanes = _ROW if len(row) == 1 else _LANE * len(row) + 6

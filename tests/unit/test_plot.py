@@ -209,8 +209,9 @@ def test_figures_have_the_numbers_of_the_log(metric: str, one: Measured) -> None
     shown = METRICS[metric]
     values = [one.row.metrics[name].value for name in (shown.name, shown.low, shown.high) if name]
     cells = [Metric(value).value for value in (*values, *one.repeats.get(shown.name, ()))]
+    assert len(cells) >= 6
     if metric == "peak_host_memory":
-        assert figure.table.rows[0][1:] == ("400.00 MiB",)
+        assert set(figure.table.rows[0][1:]) == {"400.00 MiB"}
     else:
         assert figure.table.rows[0][1:] == tuple(significant(float(value or 0)) for value in cells)
 
