@@ -43,6 +43,8 @@ def compose_and(argv: list[str], action: Callable[[Settings], int], kind: str = 
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import DictConfig, OmegaConf
 
+    from suite.cli.overrides import split_arguments
+
     codes: list[int] = []
 
     @hydra.main(version_base="1.3", config_path=str(PROJECT / "conf"), config_name="run")
@@ -67,7 +69,8 @@ def compose_and(argv: list[str], action: Callable[[Settings], int], kind: str = 
     try:
         # A sweep writes multirun.yaml: not into the working directory.
         with tempfile.TemporaryDirectory(prefix="suite-sweep-") as folder:
-            sys.argv = ["python -m suite run", f"hydra.sweep.dir={folder}", *argv]
+            flags, options = split_arguments(argv)  # as in Hydra's own programs, -m may come first
+            sys.argv = ["python -m suite run", *flags, *options, f"hydra.sweep.dir={folder}"]
             task()
     except SystemExit as stop:
         if stop.code not in (0, None) and not codes:
