@@ -73,6 +73,11 @@ def check_overrides(argv: Iterable[str], *, axes: bool = False) -> None:
                 raise BadConfiguration(
                     f"{group}: expected one of {', '.join(choices)}, found {value!r}{hint}"
                 )
+            if not (PROJECT / "conf" / group / f"{value}.yaml").is_file():
+                raise BadConfiguration(
+                    f"{group}: expected conf/{group}/{value}.yaml, found no such file; write it "
+                    f"(docs/adding-a-{group}.md)"
+                )
     if not axes and not any(flag in _SWEEP for flag in flags):
         _refuse_several_values(options, given)
 
