@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> int:
         source = args.system or (beside if beside.is_file() else None)
         stated = system.read_statement(source) if source else {}
         description = _describe(record, args.submitter, stated)
-        key = None if args.key is None else keys.read(args.key)
+        key = None if args.key is None else keys.read(args.key.expanduser())
         if not _agreed(identifying_facts(record, description, None if key is None else key.public), args.yes):
             raise UsageError("nothing was written")
         entry = submission.package_result(args.result, record, description, args.submissions, key)
@@ -82,8 +82,9 @@ def _describe(record: Any, submitter: str, stated: dict[str, Any]) -> dict[str, 
             return system.describe(record, submitter, stated | ask(missing.names))
         problem = system.SystemProblem(str(missing))
         problem.add_note(
-            "\nFill in these lines, save them in a file such as system.toml, and give it "
-            "with --system system.toml (make: SYSTEM=system.toml):\n\n" + system.template(missing.names)
+            "\n`make system RESULT=… OUT=system.toml` writes a file with these lines. Fill them in, and "
+            "give it with --system system.toml (make: SYSTEM=system.toml):\n\n"
+            + system.template(missing.names)
         )
         raise problem from None
 
