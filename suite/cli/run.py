@@ -200,12 +200,14 @@ def print_outcome(folder: os.PathLike[str], failed: int) -> int:
 
     from suite.checker import check_result
     from suite.cli.check import print_verdict
+    from suite.report.remarks import print_remarks
     from suite.report.table import print_table
 
     path = Path(folder)
     verdict = check_result(path)
     if verdict.record is not None and failed in (0, OUT_OF_MEMORY):
         print_table(verdict.record)
+        print_remarks(verdict.record, verdict.findings)
     print_verdict(verdict, brief=True)
     print(f"result: {relative(path)}")
     return failed or (0 if verdict.accepted else 1)
