@@ -154,13 +154,14 @@ def other_nodes(run: PreparedRun, here: Placement | None) -> Iterator[Sequence[R
 def prepare_resources(plan: Plan, name: str = "") -> Resources:
     """Prepare the bundle, the data and the workers of a run. Raises a Refusal.
 
-    ``name`` is a prefix of the printed reasons of the plan.
+    ``name`` is a prefix of the printed reasons and warnings of the plan.
     """
+    from suite.cli.estimate import warnings_of
     from suite.harness.conversion import check_size
     from suite.plan import prepare
 
     prepare.check_path_options(plan)
-    for line in plan.why:
+    for line in (*plan.why, *(f"warning: {text}" for text in warnings_of(plan))):
         progress(f"{name}: {line}" if name else line)
     bundle = prepare.prepare_bundle(plan)
     dataset = prepare.prepare_data(plan, bundle)

@@ -13,13 +13,13 @@ from suite.log.units import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-# The rules about statistics in words; {found} lists the values of the findings, {repeats} counts their repeats.
+# The rules in words; {found} lists the values of the findings, {repeats} counts their repeats.
 _IN_WORDS = {
     "STAT-001": "the repeats differ from each other by {found} (their CV), too much for closed",
     "STAT-002": "the repeats differ from each other by {found} (their CV, usually at most 3 %)",
     "STAT-003": "the 95 % interval is ± {found}: smaller differences cannot be told apart",
     "STAT-004": "steps became slower (-) or faster (+) within the windows: {found}",
-    "STAT-005": "steps became slower (-) or faster (+) by more than 10 % within a window: {found} in {repeats}",
+    "STAT-005": "steps became slower (-) or faster (+) by over 10 % within a window: {found} in {repeats}",
     "STAT-006": "single steps took much longer or shorter than the others: {found} of 100 in {repeats}",
     "STAT-007": "the times of steps repeat themselves in {repeats}, as if the clock were coarse",
 }
@@ -58,8 +58,8 @@ def _load(record: Record, *, disturbed: bool) -> list[str]:
     known = [load for load in loads if load is not None]
     busy = [int(load["other_processes"]) for load in known]
     if any(busy):
-        text = "other processes were busy when the repeats began (more than 20 % of a core; by repeat "
-        return [f"{text}{', '.join(map(str, busy))} of them): stop them and run again"]
+        text = "other processes used more than 20 % of a core each when the repeats began"
+        return [f"{text} ({', '.join(map(str, busy))} of them): stop them and run again"]
     if not disturbed:
         return []
     if not known:
