@@ -171,8 +171,8 @@ def lines(found: Iterable[CoverageEntry]) -> Iterator[str]:
         lacking = ", ".join(sorted({row.framework for row in without}))
         yield (
             f"{len(without)} entries ({lacking}) lack a container image whose digests the rules contain. "
-            "To supply them on a machine with a network: `make image-lock` reads the digests of the base images "
-            "(IMG-009), `make images` builds the pairs, and `make image-publish` records their layers "
+            "To supply them on a machine with a network: `make image-lock` reads the digests of the base "
+            "images (IMG-009), `make images` builds the pairs, and `make image-publish` records their layers "
             "(IMG-006); then commit rules/ (docs/containers.md)"
         )
     grouped: dict[tuple[Any, ...], list[str]] = {}
