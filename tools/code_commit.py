@@ -51,8 +51,8 @@ def main() -> int:
         print(_git(PROJECT, "log", "-1", "--format=%H %cs %s", commit).decode(), end="", flush=True)
     if not count:
         print(
-            f"expected a commit of this clone with the code {digest}, found none: fetch the submitter's branch "
-            "(git fetch REPOSITORY BRANCH:BRANCH) and try again, or replay with OTHER_CODE=1",
+            f"expected a commit of this clone with the code {digest}, found none: fetch the submitter's "
+            "branch (git fetch REPOSITORY BRANCH:BRANCH) and try again, or replay with OTHER_CODE=1",
             file=sys.stderr,
         )
     return 0 if count else 1
