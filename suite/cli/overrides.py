@@ -46,10 +46,10 @@ def split_arguments(argv: Iterable[str]) -> tuple[list[str], list[str]]:
     return flags, options
 
 
-def check_overrides(argv: Iterable[str], *, axes: bool = False) -> None:
+def check_overrides(argv: Iterable[str], *, verb: str = "run") -> None:
     """BadConfiguration for text that is no option, an unknown option, and an unknown or missing group.
 
-    Groups are workload, framework, runtime and launcher. With ``axes`` an option may have several values.
+    Groups are workload, framework, runtime and launcher. In a matrix an option may have several values.
     """
     flags, options = split_arguments(argv)
     if any(flag in _ANSWERED for flag in flags):
@@ -78,8 +78,8 @@ def check_overrides(argv: Iterable[str], *, axes: bool = False) -> None:
                     f"{group}: expected conf/{group}/{value}.yaml, found no such file; write it "
                     f"(docs/adding-a-{group}.md)"
                 )
-    if not axes and not any(flag in _SWEEP for flag in flags):
-        _refuse_several_values(options, given)
+    if verb != "matrix" and not any(flag in _SWEEP for flag in flags):
+        _refuse_several_values(verb, options, given)
 
 
 def _pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -161,22 +161,26 @@ def _refuse_experiment(name: str | None) -> None:
         )
 
 
-def _refuse_several_values(options: Sequence[str], given: Mapping[str, str]) -> None:
-    """BadConfiguration for the first of ``options`` with several values, with the commands that take them."""
+def _refuse_several_values(verb: str, options: Sequence[str], given: Mapping[str, str]) -> None:
+    """BadConfiguration for the first of ``options`` with several values; for a run, with what takes them."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     for option in options:
         override = OverridesParser.create().parse_override(option)
-        if override.is_sweep_override():
-            name, value = option.lstrip("+").split("=", 1)
-            shown = {one: given[one] for one in ("workload", "framework", "phase") if one in given} | {
-                name: value
-            }
-            matrix = " ".join(
-                f"{one.upper()}={text}" if one in by_name() else f"ARGS={one}={text}"
-                for one, text in shown.items()
-            )
-            raise BadConfiguration(
-                f"{name}: expected one value, found {value}; `make matrix {matrix}` runs each value and "
-                "shows one table; -m (make: ARGS=-m) runs each as Hydra does"
-            )
+        if not override.is_sweep_override():
+            continue
+        name, value = option.lstrip("+").split("=", 1)
+        refusal = f"{name}: expected one value, found {value}"
+        if verb != "run":
+            raise BadConfiguration(f"{refusal}; give one to each `make {verb}`")
+        shown = {one: given[one] for one in ("workload", "framework", "phase") if one in given} | {
+            name: value
+        }
+        matrix = " ".join(
+            f"{one.upper()}={text}" if one in by_name() else f"ARGS={one}={text}"
+            for one, text in shown.items()
+        )
+        raise BadConfiguration(
+            f"{refusal}; `make matrix {matrix}` runs each value and shows one table; -m (make: ARGS=-m) runs "
+            "each as Hydra does"
+        )

@@ -16,6 +16,7 @@ from suite.cli.guard import UsageError
 
 def main(args: argparse.Namespace) -> int:
     """Package the result; the exit code as above."""
+    from suite.cli.archives import result_problem
     from suite.submissions import package as submission
     from suite.submissions import system
     from suite.submissions.identifying import identifying_facts
@@ -28,6 +29,8 @@ def main(args: argparse.Namespace) -> int:
                 f"--submitter: expected lower-case letters, digits and single hyphens, found "
                 f"{args.submitter!r}; perhaps {system.slug(args.submitter) or 'my-company'}"
             )
+        if (problem := result_problem(args.result)) is not None:
+            raise UsageError(f"expected a result's folder, found {problem}")
         record = submission.load_accepted(args.result)
         beside = args.result / "system.json"
         source = args.system or (beside if beside.is_file() else None)

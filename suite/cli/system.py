@@ -15,10 +15,13 @@ _ANYBODY = "my-company"  # the names to fill in are the same for every submitter
 
 def main(args: argparse.Namespace) -> int:
     """Write the file; returns 0. UsageError if it exists, and the errors of `submit` for the result."""
+    from suite.cli.archives import result_problem
     from suite.submissions import package as submission
     from suite.submissions import system
     from suite.submissions.text import finding_line
 
+    if (problem := result_problem(args.result)) is not None:
+        raise UsageError(f"expected a result's folder, found {problem}")
     try:
         record = submission.load_accepted(args.result)
     except submission.Rejected as rejected:

@@ -40,6 +40,8 @@ CASES: list[tuple[tuple[str, ...], int, str]] = [
     ((*NCF, "NONCE=12"), 10, "nonce: expected 64 hexadecimal digits"),
     ((*NCF, "IMAGE=pytorch:latest"), 10, "expected repository@sha256:"),
     ((*NCF, "FETCH=2"), 2, "expected FETCH=1 or FETCH=0, found FETCH=2"),
+    (("--make", "doctor", "WORKLOAD=nfc"), 2, "found 'nfc' (did you mean ncf?); --help lists the options"),
+    (("--make", "quality", "SEEDS=x"), 2, "--seeds: expected a whole number, found 'x'"),
     # zero, negative, huge
     ((*NCF, "BATCH=0"), 10, "batch: expected auto, max or a whole number from 1 to 2147483647, found 0"),
     ((*NCF, "BATCH=-1"), 10, "found -1"),
@@ -69,8 +71,10 @@ CASES: list[tuple[tuple[str, ...], int, str]] = [
     ((*RUN, "framework.python=/none"), 13, "framework.python: expected an interpreter, found /none"),
     (("--make", "check", "RESULT=none"), 2, "expected a result's folder, found nothing at none"),
     (("--make", "compare", "A=none", "B=none"), 2, "A: expected a result's folder, found nothing at none"),
-    (("--make", "submit", "RESULT=none", "SUBMITTER=x"), 2, "no such folder: none"),
-    (("--make", "audit", "RESULT=none"), 2, "none"),
+    (("--make", "submit", "RESULT=none", "SUBMITTER=x"), 2, "found nothing at none"),
+    (("--make", "audit", "RESULT=none"), 2, "expected a result's folder, found nothing at none"),
+    (("--make", "audit", "RESULT=."), 2, "found a folder of folders at .: give one of them"),
+    (("--make", "system", "RESULT=run.debug"), 2, "the result is beside it, without .debug"),
     (("--make", "data", "WORKLOAD=ncf", "FROM=none"), 12, "none: no such file"),
 ]
 
@@ -87,11 +91,17 @@ def test_wrong_input_is_answered_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where a wrong command would leave its files
-    assert main(arguments) == code
-    errors = [line for line in capfd.readouterr().err.splitlines() if message in line]
-    assert len(errors) == 1, f"expected {message!r} in one line"
-    assert "Traceback" not in errors[0]
-    assert {path.name for path in tmp_path.iterdir()} <= {"data"}  # generated before the run is prepared
+    (tmp_path / "run.debug").mkdir()
+    try:
+        found = main(arguments)
+    except SystemExit as stop:  # of argparse
+        found = int(stop.code or 0)
+    assert found == code
+    errors = capfd.readouterr().err
+    assert len([line for line in errors.splitlines() if message in line]) == 1, errors
+    assert "Traceback" not in errors
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left <= {"run.debug", "data"}  # data are generated before the run is prepared
 
 
 @pytest.mark.parametrize(
