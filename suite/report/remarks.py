@@ -47,7 +47,7 @@ def print_remarks(record: Record, findings: Iterable[Finding], console: Console 
 
 def _in_words(rule: str, findings: Sequence[Finding]) -> str:
     # "5.21%; other busy processes by repeat: …": the processes have a sentence of their own.
-    found = ", ".join(finding.found.partition(";")[0] for finding in findings)
+    found = ", ".join(finding.found.partition(";")[0] for finding in findings).replace("%", " %")
     repeats = count(len({finding.location.partition(",")[0] for finding in findings}), "repeat")
     return _IN_WORDS[rule].format(found=found, repeats=repeats)
 
