@@ -25,7 +25,7 @@ _CHOICES = (
 )
 _FRAMEWORK_FIELDS = {"name", *SECTIONS["framework"]}
 _MOST = {"devices": 4096, "nodes": 1024, "framework.threads": 4096}  # the first two by the schema of the log
-_MOST_ROWS = 2**31 - 1  # of a batch: frameworks count rows in 32 bits
+_MOST_ROWS = 2**53 - 1  # of a batch: the largest integer that a log can hold
 
 
 @dataclass(frozen=True, slots=True)
