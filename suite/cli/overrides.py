@@ -55,7 +55,7 @@ def check_overrides(argv: Iterable[str], *, verb: str = "run") -> None:
     if any(flag in _ANSWERED for flag in flags):
         return
     given = {name.lstrip("+"): value for name, value in _pairs(options)}
-    _refuse_unknown(given)
+    _refuse_unknown(given, several_workloads=verb == "matrix")
     if not any(flag.startswith(("-cd", "--config-dir")) for flag in flags):  # it may have its own experiments
         _refuse_experiment(given.get("experiment"))
     known = by_name()
@@ -103,12 +103,12 @@ def _pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
+def _refuse_unknown(given: Mapping[str, str], *, several_workloads: bool) -> None:
     """BadConfiguration for the first name in ``given`` that is no option, with a suggestion."""
     known = by_name()
     for name, value in given.items():
         section, dot, _ = name.partition(".")
-        if section in ("hydra", "experiment"):
+        if section.partition("/")[0] in ("hydra", "experiment"):
             continue
         if section not in known:
             if current := renamed(section, known):
@@ -118,7 +118,7 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
             raise BadConfiguration(
                 f"unknown option {name!r}{hint}; `python -m suite run --help` lists the options"
             )
-        if dot:
+        if dot and not (section == "workload" and several_workloads):  # each has hyperparameters of its own
             _refuse_unknown_field(name, section, given.get(section, _DEFAULTS.get(section, "")))
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from suite.cli import main
+from suite.cli.overrides import check_overrides
+from suite.plan.errors import BadConfiguration
 
 ROOT = Path(__file__).resolve().parents[2]
 NCF = ("--make", "run", "WORKLOAD=ncf", "FRAMEWORK=pytorch")
@@ -161,3 +163,14 @@ def test_several_values_of_a_make_variable_are_an_axis_of_a_matrix(
     only = ("WORKLOAD=ncf", "FRAMEWORK=pytorch", "PHASE=train", f"RESULTS_DIR={tmp_path}", "DRY=1")
     assert main(("--make", "matrix", *only, "BATCH=256,512")) == 0
     assert "2 cells: 0 done, 0 N/A, 2 to run" in capfd.readouterr().err
+
+
+def test_matrix_takes_hyperparameters_of_any_workload() -> None:
+    check_overrides(["workload=ncf", "framework=pytorch", "workload.hyper.dropout=0,0.1"], verb="matrix")
+    with pytest.raises(BadConfiguration, match="unknown option 'workload.hyper.dropout'"):
+        check_overrides(["workload=ncf", "framework=pytorch", "workload.hyper.dropout=0"])
+
+
+def test_options_of_hydra_itself_are_left_to_hydra() -> None:
+    check_overrides(["workload=ncf", "framework=pytorch", "hydra/launcher=basic", "hydra.verbose=true"])
+    check_overrides(["--cfg", "job", "workload=ncf", "framework=pytorch", "--resolve"])
