@@ -16,6 +16,8 @@ from suite.cli.keygen import default_path, entry_of
 
 def main(args: argparse.Namespace) -> int:
     """Add the entry; returns 0, also if the registry has it. UsageError for an unusable name or registry."""
+    from suite.rules import LATEST
+    from suite.rules.schemas import schemas_for
     from suite.submissions.registry import read_registry
     from suite.submissions.signing import keys
     from suite.submissions.system import SLUG, slug
@@ -45,6 +47,12 @@ def main(args: argparse.Namespace) -> int:
         return 0
     content = json.loads(file.read_bytes())
     content["keys"].append(entry_of(public, args.submitter, args.organisation))
+    schemas = schemas_for(LATEST)
+    if not schemas.valid("registry_keys", content):
+        where, message = schemas.explain("registry_keys", content)[0]
+        raise UsageError(
+            f"the new entry breaks the schema of {file} at {where}: {message}; nothing was written"
+        )
     new = file.with_name(".keys.json.new")
     new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     new.replace(file)

@@ -167,7 +167,7 @@ def test_several_values_of_a_make_variable_are_an_axis_of_a_matrix(
 
 def test_matrix_takes_hyperparameters_of_any_workload() -> None:
     check_overrides(["workload=ncf", "framework=pytorch", "workload.hyper.dropout=0,0.1"], verb="matrix")
-    with pytest.raises(BadConfiguration, match="unknown option 'workload.hyper.dropout'"):
+    with pytest.raises(BadConfiguration, match=r"unknown option 'workload\.hyper\.dropout'"):
         check_overrides(["workload=ncf", "framework=pytorch", "workload.hyper.dropout=0"])
 
 

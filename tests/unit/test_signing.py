@@ -226,6 +226,9 @@ def test_register_adds_the_key_to_the_registry_once(
     keys.write(KEY, file)
     register = ["register", "--key", str(file), "--submissions", str(tree)]
     mine = ["--submitter", "my-company", "--organisation", "My Company"]
+    assert main([*register, *mine[:3], ""]) == 2
+    assert "keys.0.organisation" in capsys.readouterr().err
+    assert read_registry(tree / "registry").keys == before
     assert main([*register, *mine]) == 0
     registry = read_registry(tree / "registry")
     assert registry.faults == ()
