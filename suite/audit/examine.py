@@ -37,14 +37,18 @@ _CAPS = {SYSTEM: 64 * 1024, CHANGES: MAX_CHANGES, ATTESTATION: MAX_ENVELOPE}
 
 
 def examine(
-    path: Path, root: Path, registry: Registry, rules_of: Callable[[str], Rules] = load
+    path: Path,
+    root: Path,
+    registry: Registry,
+    rules_of: Callable[[str], Rules] = load,
+    verdict: Verdict | None = None,
 ) -> dict[str, Any]:
     """Everything about the result in ``path`` that needs no other submission, as JSON values.
 
     ``root`` is the tree of submissions, whose folders a result in it must match. ``registry`` has its keys,
-    nonces and waivers.
+    nonces and waivers. ``verdict`` is the verdict on the log, if it was checked already.
     """
-    verdict = check_result(path, rules_of)
+    verdict = verdict or check_result(path, rules_of)
     value = verdict.as_dict()
     folder, record = folder_of(path), verdict.record
     described = record is not None and SYSTEM in record.files

@@ -19,6 +19,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "summary": "tabulate results and submissions",
         "compare": "compare results, or one with its history: differences, ratio, interval",
         "plot": "draw results and sweeps, step times or telemetry",
+        "site": "write a site of results: HTML files that need neither server nor network",
+        "report": "write one result, or a table of several, as one HTML file",
         "export": "write an accepted result as MLPerf's log lines, one file per repeat",
         "import": "read MLPerf's published logs, and verify what they state",
     },

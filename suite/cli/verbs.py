@@ -174,6 +174,26 @@ _ALL = (
         ),
     ),
     Verb(
+        "site", "suite.cli.site", (
+            replace(
+                SUBMISSIONS, name="from", help="results or submissions", default=Path("submissions")
+            ),
+            Option("to", "the folder of the site", metavar="DIR", type=Path, default=Path("site")),
+            run.CACHE_DIR,
+        ),
+        storage_code=15,
+    ),
+    Verb(
+        "report", "suite.cli.report", (
+            replace(RESULT, required=False),
+            replace(run.RESULTS_DIR, help="a table of all results in this folder, without --result"),
+            SUBMISSIONS,
+            replace(OUT, help="the file (default: results/reports/<digest>.html)", metavar="FILE"),
+            run.CACHE_DIR,
+        ),
+        storage_code=15,
+    ),
+    Verb(
         "export", "suite.cli.export", (
             positional(RESULT),
             Option("format", "of the lines", ("mllog",), default="mllog"),

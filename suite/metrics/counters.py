@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from suite.log.model import Data, Event, Repeat
 from suite.log.units import count
@@ -28,16 +29,16 @@ def cpu(done: Sequence[Repeat], reports: Sequence[Data]) -> dict[str, Metric]:
         ("cpu_host_cores", "host.cpu_usage_ns", 1.0, "cores", "processes of the control group; mean"),
         ("cpu_throttled_percent", "host.cpu_throttled_ns", 100.0, "%", "of the time"),
     ):
-        deltas = _deltas(done, path)
+        found = deltas(done, path)
         metrics[name] = (
-            deltas
-            if isinstance(deltas, Metric)
-            else Metric(scale * _rate(deltas), unit, note=f"{what}, {source}")
+            found
+            if isinstance(found, Metric)
+            else Metric(scale * rate(found), unit, note=f"{what}, {source}")
         )
     return metrics
 
 
-def _rate(deltas: Sequence[tuple[int, int]]) -> float:
+def rate(deltas: Sequence[tuple[int, int]]) -> float:
     """Increase of a counter per ns, over all windows: the mean of the nodes or devices."""
     return sum(increase for increase, _ in deltas) / sum(ns for _, ns in deltas)
 
@@ -54,19 +55,19 @@ def gpu(done: Sequence[Repeat]) -> dict[str, Metric]:
         return dict.fromkeys(_GPU, missing("no accelerator in this run"))
     energy = _device_deltas(done, "energy_mj")
     power = (
-        _sampled(done, "power_mw", 1e-3, "W")
+        sampled(done, "power_mw", 1e-3, "W")
         if isinstance(energy, Metric)
         else Metric(
-            1e6 * _rate(energy),
+            1e6 * rate(energy),
             "W",
             note=f"mean of each device, energy counter over {count(len(done), 'window')}",
         )
     )
     throttle_times = [_device_deltas(done, f"throttle_ns.{name}") for name in _THROTTLES]
-    known = [deltas for deltas in throttle_times if not isinstance(deltas, Metric)]
+    known = [one for one in throttle_times if not isinstance(one, Metric)]
     throttled = (
         Metric(
-            100 * max(map(_rate, known)),
+            100 * max(map(rate, known)),
             "%",
             note=f"of the time by heat or power brake, counters over {count(len(done), 'window')}",
         )
@@ -74,21 +75,21 @@ def gpu(done: Sequence[Repeat]) -> dict[str, Metric]:
         else next(metric for metric in throttle_times if isinstance(metric, Metric))
     )
     return {
-        "gpu_utilisation_percent": _sampled(done, "utilisation_percent", 1.0, "%"),
+        "gpu_utilisation_percent": sampled(done, "utilisation_percent", 1.0, "%"),
         "gpu_power_w": power,
-        "gpu_sm_clock_mhz": _sampled(done, "sm_clock_mhz", 1.0, "MHz"),
-        "gpu_temperature_c": _sampled(done, "temperature_c", 1.0, "°C"),
+        "gpu_sm_clock_mhz": sampled(done, "sm_clock_mhz", 1.0, "MHz"),
+        "gpu_temperature_c": sampled(done, "temperature_c", 1.0, "°C"),
         "gpu_throttled_percent": throttled,
     }
 
 
-def _deltas(done: Sequence[Repeat], path: str) -> list[tuple[int, int]] | Metric:
+def deltas(done: Sequence[Repeat], path: str) -> list[tuple[int, int]] | Metric:
     """(increase of a counter, ns between its readings) of each window; a missing metric if one is null."""
     return _increases(done, lambda data: [(at(data, path), path)])
 
 
 def _device_deltas(done: Sequence[Repeat], path: str) -> list[tuple[int, int]] | Metric:
-    """As :func:`_deltas`, for a counter of each device."""
+    """As :func:`deltas`, for a counter of each device."""
     return _increases(
         done,
         lambda data: [
@@ -114,13 +115,14 @@ def _increases(
     return increases or missing("no device has this counter")
 
 
-def _sampled(done: Sequence[Repeat], name: str, scale: float, unit: str) -> Metric:
+def sampled(done: Sequence[Repeat], name: str, scale: float, unit: str, *, of: str = "devices") -> Metric:
     """Mean of the samples of all devices over soaks, windows and the telemetry tail.
 
     Without the first sample of each soak: devices report means of up to a second, here from before the steps.
+    ``of`` names another part of a sample instead of the devices: "host" or "processes".
     """
     found = {
-        at: _values((one for repeat in done for one in repeat.samples(at)[at == "soak" :]), name)
+        at: _values((one for repeat in done for one in repeat.samples(at)[at == "soak" :]), name, of)
         for at in ("window", "soak", "tail")
     }
     values = [value for some in found.values() for value in some]
@@ -130,7 +132,7 @@ def _sampled(done: Sequence[Repeat], name: str, scale: float, unit: str) -> Metr
             (
                 text
                 for path, text in reasons.items()
-                if path.startswith("telemetry.devices") and path.endswith(name)
+                if path.startswith(f"telemetry.{of}") and path.endswith(name)
             ),
             None,
         )
@@ -142,6 +144,11 @@ def _sampled(done: Sequence[Repeat], name: str, scale: float, unit: str) -> Metr
     return Metric(scale * sum(values) / len(values), unit, note=note)
 
 
-def _values(samples: Iterable[Event], name: str) -> list[int]:
-    devices = (device for sample in samples for device in sample.data["devices"] or ())
-    return [device[name] for device in devices if at(device, name) is not None]
+def _values(samples: Iterable[Event], name: str, of: str) -> list[int]:
+    parts = (part for sample in samples for part in _parts(sample.data[of]))
+    return [part[name] for part in parts if at(part, name) is not None]
+
+
+def _parts(value: Any) -> Sequence[Data]:
+    """The devices of a sample, or its host or processes as the only part."""
+    return value if isinstance(value, list) else [value] if value else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from suite.compare.ratio import Ratio
@@ -102,6 +102,11 @@ def _bandwidth(bandwidth: Metric) -> str:
     if bandwidth.value is None:
         return f"bus bandwidth null: {bandwidth.reason}"
     return f"bus bandwidth {float(bandwidth.value) / 1e9:.3g} GB/s {bandwidth.note}"
+
+
+def cells(checked: CheckedSet) -> tuple[Sequence[str], list[list[str]]]:
+    """The headings and the rows of the table as text, not escaped."""
+    return _HEADS, list(_rows(checked))
 
 
 def to_text(checked: CheckedSet) -> str:

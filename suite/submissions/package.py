@@ -279,12 +279,19 @@ def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[Checked
     stray = [finding(*fault) for fault in registry.faults]
     with nullcontext(sandbox) if sandbox is not None else Sandbox(SUBMISSION_TASKS) as child:
         entries = [_checked(child, folder, root) for folder in _run_folders(root, stray)]
+    entries, between = compared_with_each_other(entries, registry, root)
+    return entries, stray + between
+
+
+def compared_with_each_other(
+    entries: list[CheckedSubmission], registry: Registry, root: Path
+) -> tuple[list[CheckedSubmission], list[Finding]]:
+    """The findings about several submissions together; a rejected one loses its assurance level."""
     traces = [entry.trace for entry in entries if entry.trace is not None]
     breaches = [finding(*breach) for breach in tree_breaches(traces, registry)]
     rejected = tuple(found.location for found in breaches if found.severity == "reject")
     entries = [replace(one, assurance=None) if _is_among(one, rejected) else one for one in entries]
-    stray += breaches
-    return entries, stray + _duplicates(entries, root) + hardware_differences(entries, root)
+    return entries, breaches + _duplicates(entries, root) + hardware_differences(entries, root)
 
 
 def _is_among(entry: CheckedSubmission, locations: tuple[str, ...]) -> bool:

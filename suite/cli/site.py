@@ -1,0 +1,37 @@
+"""``python -m suite site``: the results of a folder as a site of HTML files, which needs no server.
+
+The site works from ``file://``, without JavaScript and without a network. Every number follows from a log
+that the checker accepted; rejected results stay, struck through. Exit codes: 0; 2 the folder does not exist,
+the target holds other files, or the checker failed for a result; 15 a file cannot be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from suite.cli.guard import UsageError
+
+
+def main(args: argparse.Namespace) -> int:
+    """Build the site; the exit code as above."""
+    from suite.compare.result_row import ERROR
+    from suite.log.units import count
+    from suite.site.build import SiteError, build
+
+    source = getattr(args, "from")
+    if not source.is_dir():
+        raise UsageError(f"--from: expected a folder of results or submissions, found no folder {source}")
+    try:
+        built = build(source.absolute(), args.to, args.cache_dir / "site")
+    except SiteError as error:
+        raise UsageError(str(error)) from error
+    results = built.collection.results
+    print(
+        f"{count(len(results), 'result')} of {source}: {count(built.files, 'file')}, {built.written} written"
+    )
+    print(f"site: {args.to / 'index.html'}")
+    failed = [result for result in results if result.row.status == ERROR]
+    for result in failed:
+        print(f"site: no verdict on {result.row.run_id}: {result.row.why}", file=sys.stderr)
+    return 2 if failed else 0

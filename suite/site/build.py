@@ -1,0 +1,131 @@
+"""Builds the site: pure functions of checked logs, written only where a file changes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from suite.checker.verdict import without_collection
+from suite.log.files import LOG, read_file
+from suite.log.finding import RecordError
+from suite.site.cache import Cache, code_digest, write
+from suite.site.collect import Collection, Result, collect
+from suite.site.pages import all_pages
+from suite.site.pages.result import result_page
+
+MANIFEST = "site.json"  # the names of the files of the site, so that a rebuild removes those of the last one
+_FORMAT = "suite-site/1"
+_OURS = re.compile(r"(?:[a-z]+/)?[a-z0-9_-]+\.(?:html|txt)")
+
+
+class SiteError(Exception):
+    """The site cannot be written; the message states what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a build did: the collection, its number of files, and how many of them changed."""
+
+    collection: Collection
+    files: int
+    written: int
+    removed: int
+
+
+def build(source: Path, target: Path, cache_folder: Path) -> Built:
+    """Write the site of the results below ``source`` into ``target``.
+
+    Raises SiteError if ``target`` holds files of something else, OSError.
+    """
+    before = _manifest(target)
+    with without_collection():  # a thousand results make a million strings and no cycles
+        return _built(source, target, Cache(cache_folder), before)
+
+
+def _built(source: Path, target: Path, cache: Cache, before: set[str]) -> Built:
+    collection = collect(source, cache)
+    pages = dict(all_pages(collection))
+    written = 0
+    names = set(pages)
+    for name, page in pages.items():
+        written += _written(target / name, page.encode())
+    for result in collection.results:
+        name = f"r/{result.digest}.html"
+        names.add(name)
+        written += _written(target / name, _result(result, cache).encode())
+        if result.facts["audit"]["sha256"] is not None:
+            names.add(f"log/{result.digest}.txt")
+            written += _log(result, target / "log" / f"{result.digest}.txt")
+    gone = before - names
+    for name in gone:
+        with contextlib.suppress(FileNotFoundError):
+            (target / name).unlink()
+    _written(
+        target / MANIFEST, (json.dumps({"format": _FORMAT, "files": sorted(names)}, indent=0) + "\n").encode()
+    )
+    return Built(collection, len(names), written, len(gone))
+
+
+def _result(result: Result, cache: Cache) -> str:
+    """The page of a result, from the cache if nothing that it shows has changed."""
+    about = [
+        json.dumps([asdict(one) for one in result.findings]),
+        result.level or "",
+        result.key,
+        code_digest(),
+    ]
+    name = f"{sha256(chr(10).join(about).encode()).hexdigest()}.html"
+    found = cache.read_text(name)
+    if found is None:
+        found = result_page(result)
+        cache.write_text(name, found)
+    return found
+
+
+def _written(path: Path, data: bytes) -> bool:
+    """Whether the file had to be written: equal files stay as they are."""
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == data:
+            return False
+    write(path, data)
+    return True
+
+
+def _log(result: Result, path: Path) -> bool:
+    """Copy the log, whose name is its digest, if it is not there yet."""
+    folder = os.open(result.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        size = os.stat(LOG, dir_fd=folder, follow_symlinks=False).st_size
+        if path.is_file() and path.stat().st_size == size:
+            return False
+        data = read_file(folder, LOG)
+    except (RecordError, OSError) as error:
+        raise SiteError(f"{result.folder}: the log changed while the site was built: {error}") from error
+    finally:
+        os.close(folder)
+    if sha256(data).hexdigest() != result.digest:
+        raise SiteError(f"{result.folder}: the log changed while the site was built; build it again")
+    write(path, data)
+    return True
+
+
+def _manifest(target: Path) -> set[str]:
+    """The files of the last build in ``target``; SiteError if it holds something else."""
+    try:
+        value = json.loads((target / MANIFEST).read_bytes())
+        return {name for name in value["files"] if _OURS.fullmatch(name)}
+    except FileNotFoundError:
+        if target.is_dir() and any(target.iterdir()):
+            raise SiteError(
+                f"{target}: expected an empty folder or a site, found other files; give another TO="
+            ) from None
+        return set()
+    except (ValueError, KeyError, TypeError) as error:
+        raise SiteError(
+            f"{target / MANIFEST}: expected the list of a site's files, found {error!r}"
+        ) from error

@@ -1,0 +1,240 @@
+"""The checked results that a site or a report shows: read in the sandbox, or taken from the cache."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from suite.checker.sandboxed import VerdictSummary, limit_finding
+from suite.compare.result_row import ERROR, ResultRow, result_folders
+from suite.compare.scaling import CheckedSet, check_set
+from suite.compare.scaling_set import FILE, SETS, is_set
+from suite.log.finding import Finding
+from suite.log.safe import safe
+from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
+from suite.site.cache import Cache, key_of, registry_digest
+from suite.submissions.package import CheckedSubmission, compared_with_each_other
+from suite.submissions.registry import Registry, read_registry
+from suite.submissions.system import SLUG
+
+SITE_TASKS = "suite.site.tasks"
+_HEAVY = ("curves", "evaluations", "environment")  # of the result's own page
+_ENDINGS = (".debug",)
+_LONGEST_FAULT = 300
+
+
+@dataclass(frozen=True)
+class Result:
+    """One checked result. ``facts`` are those of :func:`suite.site.facts.facts_of` that every page needs."""
+
+    folder: Path
+    key: str  # of the cache
+    row: ResultRow
+    facts: dict[str, Any]
+    findings: tuple[Finding, ...]
+    level: str | None
+    details: Callable[[], dict[str, Any]] = field(compare=False)  # the facts of its own page
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the log; where it could not be read, of the key."""
+        found = self.facts["audit"]["sha256"]
+        return str(found or sha256(self.key.encode()).hexdigest())
+
+    @property
+    def rejected(self) -> bool:
+        """Whether any finding rejects."""
+        return any(one.severity == "reject" for one in self.findings)
+
+    @property
+    def submitter(self) -> str:
+        """The submitter's slug; empty for a result that is no submission."""
+        name = self.row.submitter
+        return name if SLUG.fullmatch(name) and len(name) <= 60 else ""
+
+    @property
+    def system(self) -> str:
+        """The name of its system's page; empty for a result that is no submission."""
+        if not self.submitter or not self.row.system:
+            return ""
+        return sha256(f"{self.row.submitter}/{self.row.system}".encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class ScalingResult:
+    """One scaling set with its verdict; ``checked`` is None where it cannot be read."""
+
+    name: str
+    digest: str
+    verdict: VerdictSummary
+    checked: CheckedSet | None
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Everything that a site is made of."""
+
+    results: tuple[Result, ...]  # the newest first
+    sets: tuple[ScalingResult, ...]
+    findings: tuple[Finding, ...]  # about several submissions together
+
+    def of(self, digest: str) -> Result:
+        """The result with this digest of its log."""
+        return next(one for one in self.results if one.digest == digest)
+
+
+def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> Collection:
+    """Check every result and scaling set below ``root``; those of the cache are not checked again.
+
+    ``folders`` limits the results; without it all below ``root`` are read. A log that lies in several folders
+    has one entry: the submitted one.
+    """
+    registry = read_registry(root / "registry")
+    now = datetime.now(UTC)
+    valid = [waiver.name for waiver in registry.waivers if now <= waiver.until]
+    of_registry = registry_digest(root, valid)
+    found = [path for path in (folders or result_folders([root])) if path.suffix not in _ENDINGS]
+    keys = [key_of(cache, path, root, of_registry) for path in found]
+    values = _values(cache, root, found, keys)
+    sets = _sets(root, cache)
+    packaged = [index for index, value in enumerate(values) if value["entry"] is not None]
+    levels, between = _compared(
+        cache,
+        [CheckedSubmission.of_dict(found[index], values[index]["entry"]) for index in packaged],
+        [keys[index] for index in packaged],
+        registry,
+        root,
+    )
+    results: dict[str, Result] = {}
+    for path, key, value in zip(found, keys, values, strict=True):
+        result = _result(path, key, value, cache, root, between, levels)
+        earlier = results.get(result.digest)
+        if earlier is None or (result.row.submitter and not earlier.row.submitter):
+            results[result.digest] = result
+    cache.close()
+    ordered = sorted(results.values(), key=lambda one: (one.facts.get("when", ""), one.digest), reverse=True)
+    return Collection(tuple(ordered), tuple(sets), tuple(between))
+
+
+def _compared(
+    cache: Cache, entries: list[CheckedSubmission], keys: Sequence[str], registry: Registry, root: Path
+) -> tuple[dict[Path, str | None], list[Finding]]:
+    """Levels by folder, and findings about several submissions: their time grows with the square."""
+    name = f"{sha256(chr(10).join(keys).encode()).hexdigest()}.between"
+    value = cache.read(name)
+    if value is None:
+        after, between = compared_with_each_other(entries, registry, root)
+        levels = [None if one.assurance is None else one.assurance.level for one in after]
+        value = {"levels": levels, "findings": [asdict(one) for one in between]}
+        cache.write(name, value)
+    levels_by_folder = {one.folder: level for one, level in zip(entries, value["levels"], strict=True)}
+    return levels_by_folder, [Finding(**one) for one in value["findings"]]
+
+
+def _result(
+    path: Path,
+    key: str,
+    value: dict[str, Any],
+    cache: Cache,
+    root: Path,
+    between: Sequence[Finding],
+    levels: dict[Path, str | None],
+) -> Result:
+    location = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    about = [one for one in between if value["entry"] is not None and _names(one, safe(location))]
+    findings = (*(Finding(**one) for one in value["audit"]["findings"]), *about)
+    rejected = any(one.severity == "reject" for one in findings)
+    level = None if rejected else levels.get(path, value["audit"]["level"])
+    row = ResultRow.of_dict(value["row"])
+
+    def details() -> dict[str, Any]:
+        found: dict[str, Any] = cache.read(f"{key}.details") or {}
+        return found
+
+    return Result(path, key, row, value, findings, level, details)
+
+
+def _names(found: Finding, location: str) -> bool:
+    return any(location in part for part in (found.location, found.expected, found.found))
+
+
+def _values(cache: Cache, root: Path, folders: Sequence[Path], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The facts of each folder: from the cache, else from sandboxes, one for each core."""
+    values: list[dict[str, Any] | None] = [cache.read(key) for key in keys]
+    absent = [index for index, value in enumerate(values) if value is None]
+    if not absent:
+        return [value for value in values if value is not None]
+    local = threading.local()
+    sandboxes: list[Sandbox] = []
+
+    def read(index: int) -> tuple[int, dict[str, Any]]:
+        if not hasattr(local, "sandbox"):
+            local.sandbox = Sandbox(SITE_TASKS).__enter__()
+            sandboxes.append(local.sandbox)
+        return index, _fresh(local.sandbox, cache, folders[index], root, keys[index])
+
+    try:
+        with ThreadPoolExecutor(min(len(absent), os.cpu_count() or 1)) as pool:
+            for index, value in pool.map(read, absent):
+                values[index] = value
+    finally:
+        for sandbox in sandboxes:
+            sandbox.close()
+    return [value for value in values if value is not None]
+
+
+def _fresh(sandbox: Sandbox, cache: Cache, folder: Path, root: Path, key: str) -> dict[str, Any]:
+    """The facts of one result, checked now and kept in the cache; failures of a check are not kept."""
+    try:
+        value: dict[str, Any] = sandbox.run("facts", path=folder, root=root)
+    except LimitsError as error:
+        return _without_verdict(folder, "rejected", limit_finding(error))
+    except TaskError as error:
+        return _without_verdict(folder, ERROR, None, safe(error, _LONGEST_FAULT))
+    details = {name: value.pop(name) for name in _HEAVY if name in value}
+    cache.write(f"{key}.details", details)
+    cache.write(key, value)
+    return value
+
+
+def _without_verdict(folder: Path, status: str, found: Finding | None, why: str = "") -> dict[str, Any]:
+    """The facts of a result whose check did not end."""
+    row = ResultRow(
+        group=("unknown", "unknown", "unknown"), key={}, status=status,
+        why=why if found is None else f"{found.rule}: {found.found}", flags=0, unit="", device="",
+        submitter="", system="", run_id=safe(folder.name), digest=str(folder), metrics={},
+    )  # fmt: skip
+    audit: dict[str, Any] = {
+        "accepted": False, "scored": False, "sha256": None, "rules": None, "level": None, "missing": "",
+        "described": False, "submitter": None, "files": {}, "quote": None, "why_no_quote": row.why,
+        "findings": [] if found is None else [asdict(found)],
+    }  # fmt: skip
+    return {
+        "row": row.as_dict(),
+        "kind": "",
+        "audit": audit,
+        "outcomes": {},
+        "entry": None,
+        "reached": row.why,
+    }
+
+
+def _sets(root: Path, cache: Cache) -> list[ScalingResult]:
+    """The scaling sets in ``root``/sets, in name order."""
+    folder = root / SETS
+    paths = sorted(path for path in folder.iterdir() if is_set(path)) if folder.is_dir() else []
+    found = []
+    if paths:
+        with Sandbox(SITE_TASKS) as sandbox:
+            for path in paths:
+                verdict, checked = check_set(sandbox, path)
+                digest = cache.digest(path / FILE) or sha256(path.name.encode()).hexdigest()
+                found.append(ScalingResult(safe(path.name), digest, verdict, checked))
+    return found

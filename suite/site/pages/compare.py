@@ -1,0 +1,98 @@
+"""Comparison of any results: one page whose script takes their digests from the address.
+
+The data of all results is in the page, each distinct name and value once. Without JavaScript the page states
+the command that compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from suite.compare.comparable import MEANING
+from suite.log.safe import safe
+from suite.log.units import significant
+from suite.site import parts
+from suite.site.collect import Collection, Result
+from suite.site.html import tag
+from suite.site.shell import data_block, page
+
+_LONGEST = 200
+
+
+def pages(collection: Collection) -> Iterator[tuple[str, str]]:
+    """The page of comparisons."""
+    known = [
+        one
+        for one in collection.results
+        if not one.rejected and parts.value_of(parts.score(one)[0]) is not None
+    ]
+    body = [
+        tag("h1", "Compare"),
+        tag(
+            "p",
+            "Two or more results side by side: what differs between them, and their scores.",
+            class_="lead",
+        ),
+        tag("div", class_="needs-script", id="compare"),
+        tag(
+            "div",
+            tag("h2", "On the command line"),
+            tag("p", "The ratio of two results with its 95 % interval, and every difference between them:"),
+            tag("pre", tag("code", "make compare A=<folder of a result> B=<folder of another>")),
+            tag(
+                "p",
+                "Without JavaScript, this page cannot compare; the command needs none.",
+                class_="without-script",
+            ),
+        ),
+        data_block("results", _data(known)),
+    ]
+    yield "compare.html", page("Compare", body, current="compare.html")
+
+
+def _data(results: list[Result]) -> dict[str, Any]:
+    """Names, values and results as indices into them, which keeps a thousand results small."""
+    names: dict[tuple[str, str], int] = {}
+    values: dict[str, int] = {}
+    rows = []
+    for result in results:
+        facts: list[int] = []
+        for group, members in result.facts["facts"].items():
+            for name, value in members.items():
+                if value is not None:
+                    facts.append(names.setdefault((group, name), len(names)))
+                    facts.append(values.setdefault(str(value), len(values)))
+        rows.append(_row(result, facts))
+    return {
+        "meaning": MEANING,
+        "names": [[safe(part, _LONGEST) for part in name] for name in names],
+        "values": [safe(value, _LONGEST) for value in values],
+        "results": rows,
+    }
+
+
+def _row(result: Result, facts: list[int]) -> dict[str, Any]:
+    value, low, high = parts.score(result)
+    assert value is not None
+    number = parts.value_of(value)
+    assert number is not None
+    repeats = [
+        1e9 * one["units"] / one["window_ns"]
+        for one in result.facts["repeats"]
+        if one["units"] and one["window_ns"] and result.row.group[2] != "quality"
+    ]
+    ends = [parts.value_of(end) for end in (low, high)]
+    same = [parts.key_of(result, "workload"), parts.phase_of(result), result.row.group[2], value.unit]
+    return {
+        "digest": result.digest,
+        "title": safe(result.facts["title"], _LONGEST),
+        "same": [safe(part) for part in same],
+        "division": safe(result.row.group[0]),
+        "rules": safe(result.row.rules),
+        "value": number,
+        "shown": f"{significant(number)} {value.unit}",
+        "interval": "" if None in ends else " to ".join(significant(end) for end in ends if end is not None),
+        "repeats": [float(f"{one:.6g}") for one in repeats],
+        "facts": facts,
+    }

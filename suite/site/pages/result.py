@@ -1,0 +1,396 @@
+"""The page of one result: score, evidence, repeats, steps, telemetry, resources, settings, environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suite.audit.quote import sentence
+from suite.figures.axis import Axis
+from suite.figures.frame import style
+from suite.figures.lines import Point, Series, lines
+from suite.figures.one_result import step_ecdf, step_histogram, step_trace, telemetry
+from suite.log.finding import Finding
+from suite.log.safe import safe
+from suite.log.units import significant
+from suite.metrics.curves import TELEMETRY
+from suite.metrics.metric import Metric
+from suite.site import parts
+from suite.site.collect import Result
+from suite.site.html import Html, Node, tag, text
+from suite.site.pages.groups import data_sheet
+from suite.site.parts import Links
+from suite.site.shell import page
+
+_LONG = 4000  # characters of a sentence or a command that are shown
+_ORDER = {"reject": 0, "flag": 1, "info": 2}
+_TILES = (
+    ("step_p50_ms", "median step time"),
+    ("step_p99_ms", "99th percentile of step time"),
+    ("cv_percent", "CV of the repeats"),
+    ("gpu_power_w", "power of a GPU"),
+)
+_METRICS = (
+    ("step_mean_ms", "mean step time"),
+    ("step_p50_ms", "median step time"),
+    ("step_p90_ms", "90th percentile of step time"),
+    ("step_p99_ms", "99th percentile of step time"),
+    ("cv_percent", "CV of the repeats"),
+    ("loss_first", "loss before training"),
+    ("loss_last", "loss after training"),
+    ("quality", "quality"),
+    ("quality_target", "quality target"),
+    ("time_to_quality_s", "time to quality"),
+    ("files_read_mb_per_s", "files read"),
+    ("shards_written_mb_per_s", "shards written"),
+    ("peak_host_memory_bytes", "peak host memory"),
+    ("peak_device_memory_bytes", "peak device memory"),
+    ("cpu_worker_cores", "processor cores used by the ranks"),
+    ("cpu_host_cores", "processor cores used in all"),
+    ("cpu_throttled_percent", "processors throttled"),
+    ("gpu_utilisation_percent", "GPU utilisation"),
+    ("gpu_power_w", "power of a GPU"),
+    ("gpu_sm_clock_mhz", "SM clock"),
+    ("gpu_temperature_c", "GPU temperature"),
+    ("gpu_throttled_percent", "GPU throttled by heat or power brake"),
+    ("input_wait_percent", "waiting for input"),
+    ("setup_s", "set-up"),
+    ("compile_s", "compilation"),
+)
+
+
+def result_page(result: Result, *, site: bool = True) -> str:
+    """The page of ``result``; as a report (``site`` False) it stands alone and has no links."""
+    links = Links("../", site)
+    watermark = result.row.group[0] == "practice"
+    return page(_name(result), body(result, links), depth=1, watermark=watermark, site=site)
+
+
+def _name(result: Result) -> str:
+    key = result.row.key
+    parts_of_name = (key.get("workload"), key.get("framework"), parts.phase_of(result), key.get("precision"))
+    return safe(" · ".join(str(part) for part in parts_of_name if part) or result.row.run_id)
+
+
+def body(result: Result, links: Links) -> list[Node]:
+    """The sections of the page."""
+    details = result.details()
+    sections: list[Node] = [
+        tag("p", "Result", class_="kind"),
+        tag("h1", _name(result), class_="struck" if result.rejected else None),
+        tag("p", str(result.facts.get("title") or result.row.why), class_="lead"),
+        _badges(result),
+        _score(result),
+    ]
+    scored = not result.rejected and result.facts["audit"]["scored"]
+    if scored:
+        sections += [
+            _quotable(result),
+            _repeats(result),
+            _steps(result, details),
+            _telemetry(result, details),
+            _metrics(result),
+            _resources(result),
+            data_sheet(result),
+        ]
+    return [
+        *sections,
+        _evidence(result, links),
+        _settings(result),
+        _environment(details),
+        _replay(result, links),
+    ]
+
+
+def _badges(result: Result) -> Html:
+    rules = f"rules {result.row.rules}" if result.row.rules else "rules unknown"
+    level = parts.badge(parts.LEVELS.get(result.level, result.level), "level") if result.level else None
+    return tag(
+        "p",
+        [
+            [one, " "]
+            for one in (
+                parts.status_badge(result),
+                parts.division_badge(result),
+                level,
+                parts.badge(rules, "info"),
+            )
+            if one
+        ],
+        class_="badges",
+    )
+
+
+def _score(result: Result) -> Node:
+    """The score in large digits with its interval, and a few numbers beside it."""
+    value, low, high = parts.score(result)
+    number = parts.value_of(value)
+    if value is None or number is None:
+        why = f"No score: {result.row.why or result.facts['audit']['why_no_quote']}"
+        return tag("p", why, class_="callout")
+    first, last = parts.value_of(low), parts.value_of(high)
+    ends = (
+        f"95 % interval {significant(first)} to {significant(last)}"
+        if first is not None and last is not None
+        else (low.reason if low is not None else "")
+    )
+    tiles = [
+        tag("div", tag("dt", label), tag("dd", parts.shown(metric), data_metric=name), class_="tile")
+        for name, label in _TILES
+        if (metric := result.row.metrics.get(name)) is not None and metric.value is not None
+    ]
+    main = tag(
+        "div",
+        tag("dt", "time to quality" if result.row.group[2] == "quality" else "throughput"),
+        tag("dd", tag("span", significant(number), class_="big", data_metric="score"), " ", value.unit),
+        tag("dd", ends, class_="note") if ends else None,
+        class_="tile main",
+    )
+    return tag("dl", main, tiles, class_="tiles")
+
+
+def _quotable(result: Result) -> Node:
+    """The one sentence that may be published about the result."""
+    fields = result.facts["audit"]["quote"]
+    if fields is None or result.level is None:
+        return None
+    fields = {**fields, "level": result.level}
+    return tag(
+        "figure",
+        tag("blockquote", text(sentence(fields), _LONG)),
+        tag("figcaption", "The sentence that may be published"),
+        class_="quote",
+    )
+
+
+def _repeats(result: Result) -> Node:
+    """The five repeats as points and as a table."""
+    repeats = [one for one in result.facts["repeats"] if one["window_ns"]]
+    if not repeats:
+        return None
+    unit = result.row.unit
+    names = (f"{unit}/s", "window / s", unit, "median step / ms")
+    heads = ["repeat", *(parts.head(name, numeric=True) for name in names)]
+    rows = [tag("tr", tag("th", str(one["index"]), scope="row"), _repeat_cells(one)) for one in repeats]
+    points = tuple(
+        Point(float(one["index"]), 1e9 * one["units"] / one["window_ns"]) for one in repeats if one["units"]
+    )
+    drawn = None
+    if points and result.row.group[2] != "quality":
+        axis = Axis("repeat", ticks=tuple(point.x for point in points))
+        title, note = "Throughput of each repeat", "the vertical axis does not begin at 0"
+        series = [Series("", points, style(0), line=False)]
+        figure = lines(title, axis, Axis("throughput", f"{unit}/s"), series, notes=[note])
+        drawn = parts.plot(figure, "repeats", _watermark(result), numbers=False)
+    caption = "Each repeat is a fresh start of all ranks"
+    return tag(
+        "section", tag("h2", "Repeats"), tag("div", drawn, parts.table(heads, rows, caption), class_="plots")
+    )
+
+
+def _watermark(result: Result) -> str:
+    return "practice" if result.row.group[0] == "practice" else ""
+
+
+def _repeat_cells(one: Mapping[str, Any]) -> list[Html]:
+    rate = 1e9 * one["units"] / one["window_ns"] if one["units"] else None
+    median = None if one["step_p50_ns"] is None else one["step_p50_ns"] / 1e6
+    return [
+        parts.number(Metric(rate), "repeat_per_s"),
+        parts.number(Metric(one["window_ns"] / 1e9), "repeat_window_s"),
+        tag(
+            "td", f"{one['units']:,}" if one["units"] else parts.DASH, class_="n", data_metric="repeat_units"
+        ),
+        parts.number(Metric(median), "repeat_step_p50_ms"),
+    ]
+
+
+def _steps(result: Result, details: Mapping[str, Any]) -> Node:
+    """The distribution of step times, and their order within the repeats."""
+    curves = details.get("curves")
+    if not curves:
+        return None
+    heading = tag("h2", "Step times")
+    if not curves["steps_ns"]:
+        return tag("section", heading, tag("p", f"Not shown: {curves['steps_reason']}."))
+    across = _watermark(result)
+    both = [
+        parts.plot(step_histogram(curves), "steps", across),
+        parts.plot(step_ecdf(curves), "ecdf", across),
+    ]
+    trace = parts.plot(step_trace(curves), "trace", across)
+    return tag("section", heading, tag("div", both, class_="plots"), trace)
+
+
+def _telemetry(result: Result, details: Mapping[str, Any]) -> Node:
+    """What was sampled over the run, one figure for each quantity."""
+    curves = details.get("curves")
+    if not curves:
+        return None
+    found = curves["telemetry"]
+    drawn = [
+        parts.plot(telemetry(curves, name), f"telemetry-{name}".replace("_", "-"), _watermark(result))
+        for name in TELEMETRY
+        if not found[name]["reason"]
+    ]
+    absent = [
+        f"{found[name]['label']} ({found[name]['reason']})" for name in TELEMETRY if found[name]["reason"]
+    ]
+    note = tag("p", f"Not sampled: {'; '.join(absent)}.", class_="note") if absent else None
+    return tag("section", tag("h2", "Telemetry over the run"), tag("div", drawn, class_="plots"), note)
+
+
+def _metrics(result: Result) -> Html:
+    rows = [
+        _metric_row(label, name, result.row.metrics[name])
+        for name, label in _METRICS
+        if name in result.row.metrics
+    ]
+    heads = ["metric", parts.head("value", numeric=True), "how it was measured"]
+    return tag("section", tag("h2", "Metrics"), parts.table(heads, rows, "All metrics of the run"))
+
+
+def _metric_row(label: str, name: str, metric: Metric) -> Html:
+    known = metric.value is not None
+    value = tag("td", parts.shown(metric) if known else parts.DASH, class_="n", data_metric=name)
+    note = metric.note if known else f"not measured: {metric.reason}"
+    return tag("tr", tag("th", label, scope="row"), value, tag("td", note, class_="note"))
+
+
+def _resources(result: Result) -> Node:
+    """What the run used of its machine, beside the data sheet of its device."""
+    metrics = {name: Metric(**value) for name, value in result.facts.get("resources", {}).items()}
+    if not metrics:
+        return None
+    sheet = result.facts.get("sheet") or {}
+    limits = {"gpu_power_w": ("power_w", "W", 1.0), "gpu_memory_used_bytes": ("memory_bytes", "GB", 1e9)}
+    rows = []
+    for name, label in parts.RESOURCES:
+        metric, share = metrics[name], ""
+        if name in limits and sheet and metric.value is not None:
+            field, unit, scale = limits[name]
+            limit = float(sheet[field][0] if isinstance(sheet[field], list) else sheet[field])
+            share = f"{100 * metric.value / limit:.3g} % of {limit / scale:g} {unit}"
+        note = metric.note if metric.value is not None else f"not measured: {metric.reason}"
+        cells = [tag("th", label, scope="row"), parts.number(metric, name, parts.scale_of(name))]
+        rows.append(tag("tr", cells, tag("td", share), tag("td", note, class_="note")))
+    heads = ["quantity", parts.head("mean", numeric=True), "of the data sheet", "how it was measured"]
+    lines_of_text = (result.facts.get("why"), result.facts.get("time"))
+    notes = [tag("p", f"{line[:1].upper()}{line[1:]}.", class_="note") for line in lines_of_text if line]
+    table = parts.table(heads, rows, "Means over soaks, windows and telemetry tail")
+    return tag("section", tag("h2", "Use of the machine"), table, notes)
+
+
+def _evidence(result: Result, links: Links) -> Node:
+    """What the rules found, and what the level rests on."""
+    audit = result.facts["audit"]
+    outcomes = ", ".join(
+        f"{number} {name}"
+        for name, number in sorted(result.facts["outcomes"].items(), key=lambda one: -one[1])
+    )
+    rows: list[tuple[str, Node]] = [
+        ("SHA-256 of the log", tag("code", result.digest if audit["sha256"] else "the log cannot be read"))
+    ]
+    if outcomes:
+        rows.append(("Rules", outcomes))
+    if result.level:
+        rows.append(("Assurance level", parts.LEVELS.get(result.level, result.level)))
+        if audit["missing"]:
+            rows.append(("Missing for the next level", audit["missing"].replace("`", "")))
+    if result.row.submitter:
+        rows.append(
+            (
+                "Submitter",
+                parts.link(
+                    links.to(f"submitter/{result.submitter}.html") if result.submitter else None,
+                    result.row.submitter,
+                ),
+            )
+        )
+        rows.append(
+            (
+                "System",
+                parts.link(
+                    links.to(f"system/{result.system}.html") if result.system else None, result.row.system
+                ),
+            )
+        )
+    if parts.known_workload(result):
+        name = parts.known_workload(result)
+        rows.append(("Workload", parts.link(links.to(f"workload/{name}.html"), name)))
+    found = sorted(result.findings, key=lambda one: _ORDER.get(one.severity, 3))
+    return tag(
+        "section",
+        tag("h2", "Evidence"),
+        parts.definitions(rows),
+        _findings(found, links) if found else tag("p", "The rules have no finding about this result."),
+    )
+
+
+def _findings(findings: Sequence[Finding], links: Links) -> Html:
+    kinds = {"reject": "rejected", "flag": "flagged"}
+    rows = [
+        tag(
+            "tr",
+            tag("td", parts.link(links.rule(one.rule), one.rule)),
+            tag("td", parts.badge(one.severity, kinds.get(one.severity, "info"))),
+            [tag("td", text(part, 400)) for part in (one.location, one.expected, one.found, one.fix)],
+        )
+        for one in findings
+    ]
+    return parts.table(
+        ["rule", "severity", "location", "expected", "found", "fix"], rows, "Findings of the rules"
+    )
+
+
+def _settings(result: Result) -> Node:
+    facts = result.facts.get("facts")
+    if not facts:
+        return None
+    declared = [
+        tag("tr", tag("td", str(one["rule"])), tag("td", str(one["reason"])))
+        for one in result.facts["differences"]
+    ]
+    return tag(
+        "section",
+        tag("h2", "Settings"),
+        parts.table(["rule", "declared difference"], declared, "Declared differences from closed")
+        if declared
+        else None,
+        [_group(name, values, opened=index < 3) for index, (name, values) in enumerate(facts.items())],
+    )
+
+
+def _group(name: str, values: Mapping[str, Any], *, opened: bool = False) -> Node:
+    shown = {key: value for key, value in values.items() if value is not None}
+    if not shown:
+        return None
+    words = {"True": "yes", "False": "no", "": parts.DASH}
+    rows = [(key, words.get(str(value), str(value))) for key, value in shown.items()]
+    return tag("details", tag("summary", name), parts.definitions(rows), open=opened)
+
+
+def _environment(details: Mapping[str, Any]) -> Node:
+    groups = details.get("environment")
+    if not groups:
+        return None
+    return tag("section", tag("h2", "Environment"), [_group(name, values) for name, values in groups.items()])
+
+
+def _replay(result: Result, links: Links) -> Node:
+    """How to run it again, and where the log is."""
+    overrides = [str(one) for one in result.facts.get("overrides", ())]
+    if not result.facts.get("title"):
+        return None
+    commands = [
+        tag("p", "Run a repeat again from the log alone, and compare item by item:"),
+        tag("pre", tag("code", "make audit-replay RESULT=<folder of this result>")),
+    ]
+    if overrides:
+        commands += [
+            tag("p", "The run was started with:"),
+            tag("pre", tag("code", text("python -m suite run " + " ".join(overrides), _LONG))),
+        ]
+    raw = links.to(f"log/{result.digest}.txt") if result.facts["audit"]["sha256"] else None
+    files = tag("p", parts.link(raw, "The log as it was written (JSON lines)")) if raw else None
+    return tag("section", tag("h2", "Replay"), commands, files)

@@ -1,0 +1,77 @@
+"""Scaling sets: one list, and a page for each set with what each step to more devices costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from suite.figures.scaling import scaling
+from suite.report import scaling_table
+from suite.site import parts
+from suite.site.collect import Collection, ScalingResult
+from suite.site.html import Node, tag
+from suite.site.shell import page
+
+
+def pages(collection: Collection) -> Iterator[tuple[str, str]]:
+    """The list, and one page for each set, named by the digest of its file."""
+    links = parts.Links()
+    rows = [
+        tag(
+            "tr",
+            tag("td", parts.link(links.to(f"scaling/{one.digest}.html"), _title(one))),
+            tag("td", parts.badge(*_status(one))),
+            tag("td", one.verdict.reached),
+        )
+        for one in collection.sets
+    ]
+    about = "A scaling set compares several devices with one; scaling efficiency is X(n) / (n · X(1))."
+    body = [
+        tag("h1", "Scaling"),
+        tag("p", about, class_="lead"),
+        parts.table(["set", "status", "groups"], rows, "Scaling sets")
+        if rows
+        else tag(
+            "p", "There is no scaling set among these results. ", tag("code", "make scale"), " measures one."
+        ),
+    ]
+    yield "scaling.html", page("Scaling", body, current="scaling.html")
+    for one in collection.sets:
+        yield f"scaling/{one.digest}.html", _page(one)
+
+
+def _title(one: ScalingResult) -> str:
+    return one.name if one.checked is None else scaling_table.heading(one.checked)
+
+
+def _status(one: ScalingResult) -> tuple[str, str]:
+    return ("accepted", "accepted") if one.verdict.accepted else ("rejected", "rejected")
+
+
+def _page(one: ScalingResult) -> str:
+    body: list[Node] = [
+        tag("p", "Scaling set", class_="kind"),
+        tag("h1", _title(one)),
+        tag("p", parts.badge(*_status(one)), class_="badges"),
+    ]
+    if one.checked is not None:
+        if one.checked.figures:
+            body.append(parts.plot(scaling(one.checked), "scaling"))
+        heads, rows = scaling_table.cells(one.checked)
+        body.append(
+            parts.table(
+                heads, [tag("tr", [tag("td", value) for value in row]) for row in rows], "Groups of the set"
+            )
+        )
+        body.append(tag("ul", [tag("li", line) for line in scaling_table.notes(one.checked)]))
+    if one.verdict.findings:
+        links = parts.Links("../")
+        heads = ("rule", "severity", "location", "expected", "found", "fix")
+        found_rows = [
+            tag(
+                "tr", tag("td", parts.link(links.rule(found.rule), found.rule)), tag("td", found.severity),
+                [tag("td", part) for part in (found.location, found.expected, found.found, found.fix)],
+            )
+            for found in one.verdict.findings
+        ]  # fmt: skip
+        body += [tag("h2", "Findings"), parts.table(heads, found_rows, "Findings")]
+    return page(_title(one), body, depth=1)

@@ -1,0 +1,207 @@
+"""The site in a real browser: no request, clean console, accessible, filters, deep links, hostile text."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
+
+from suite.site.build import build
+from suite.site.cache import Cache
+from suite.site.collect import Collection, collect
+from suite.site.pages import all_pages
+from suite.site.pages.result import result_page
+from tests.fixtures.good_log import Good, reference, write_good
+from tests.site import browser
+from tests.site.browser import console, opened, requests, serious
+from tests.site.hostile import STRINGS, hostile_result
+from tests.site.pages import Page
+
+pytestmark = pytest.mark.skipif(bool(browser.MISSING), reason=browser.MISSING)
+SUBMISSIONS = Path(__file__).parents[2] / "submissions"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[webdriver.Chrome]:
+    with browser.browser() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The submissions, and beside them a practice result and a rejected one."""
+    folder = tmp_path_factory.mktemp("browser")
+    shutil.copytree(SUBMISSIONS, folder / "results")
+    write_good(folder / "results" / "mine")
+    rejected = write_good(folder / "results" / "mine", Good(run_hex="00000002"))
+    log = rejected / "run.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"practice"', b'"closed"', 1))
+    build(folder / "results", folder / "site", folder / "cache")
+    return folder / "site"
+
+
+def some_pages(site: Path) -> list[Path]:
+    """One page of each kind, and every result."""
+    groups = [sorted((site / name).glob("*.html"))[0] for name in ("workload", "system", "submitter")]
+    return [*sorted(site.glob("*.html")), *groups, *sorted((site / "r").glob("*.html"))]
+
+
+def wide(driver: webdriver.Chrome) -> bool:
+    """Whether the page is wider than its window: only tables and figures may scroll, each by itself."""
+    script = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
+    return bool(driver.execute_script(script))
+
+
+def test_pages_request_nothing_and_the_console_stays_clean(chromium: webdriver.Chrome, site: Path) -> None:
+    for path in some_pages(site):
+        opened(chromium, path)
+        assert requests(chromium) == [], path
+        assert console(chromium) == [], path
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "light"), (1280, "dark")])
+def test_axe_has_no_serious_finding_and_no_page_is_wider_than_its_window(
+    chromium: webdriver.Chrome, site: Path, width: int, scheme: str
+) -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    for path in some_pages(site)[:10]:
+        opened(chromium, path)
+        assert not wide(chromium), path
+        assert serious(chromium) == [], path
+
+
+def shown_rows(driver: webdriver.Chrome) -> list[str]:
+    rows = driver.find_elements(By.CSS_SELECTOR, "table.results tbody tr")
+    return [row.text for row in rows if row.is_displayed()]
+
+
+def test_a_filter_shows_its_rows_and_the_address_restores_it(chromium: webdriver.Chrome, site: Path) -> None:
+    opened(chromium, site / "index.html")
+    everything = shown_rows(chromium)
+    assert len(everything) == 12
+    workload = next(
+        one
+        for one in chromium.find_elements(By.CSS_SELECTOR, ".filters label")
+        if one.text.startswith("workload")
+    )
+    Select(workload.find_element(By.TAG_NAME, "select")).select_by_visible_text("vgg16")
+    found = shown_rows(chromium)
+    assert len(found) == 2
+    assert all("vgg16" in row for row in found)
+    assert "2 of 12 results" in chromium.find_element(By.CSS_SELECTOR, ".filters output").text
+    heading = next(
+        one for one in chromium.find_elements(By.CSS_SELECTOR, "thead button") if one.text == "score"
+    )
+    heading.send_keys(Keys.ENTER)
+    ordered = shown_rows(chromium)
+    address = chromium.current_url
+    assert address.endswith("#v=1&order=descending&sort=score&workload=vgg16")
+    opened(chromium, site / "index.html", address[address.index("#") :])
+    assert shown_rows(chromium) == ordered
+    assert sorted(found) == sorted(ordered)
+    scores = [row.split("NVIDIA H200 ")[1].split()[0] for row in ordered]
+    assert scores == ["14,226", "4,612"]
+    next(one for one in chromium.find_elements(By.TAG_NAME, "button") if one.text == "Reset").click()
+    assert shown_rows(chromium) == everything
+
+
+def test_an_address_of_unknown_values_shows_everything(chromium: webdriver.Chrome, site: Path) -> None:
+    opened(chromium, site / "index.html", "#v=1&workload=%3Cimg%20src%3Dx%3E&sort=constructor&order=up&%zz=1")
+    assert len(shown_rows(chromium)) == 12
+    assert console(chromium) == []
+
+
+def test_chosen_results_are_compared(chromium: webdriver.Chrome, site: Path) -> None:
+    opened(chromium, site / "index.html", "#v=1&workload=resnet50")
+    boxes = [one for one in chromium.find_elements(By.CSS_SELECTOR, "tbody input") if one.is_displayed()]
+    button = next(
+        one for one in chromium.find_elements(By.TAG_NAME, "button") if one.text == "Compare selected"
+    )
+    assert not button.is_enabled()
+    for box in boxes:
+        box.send_keys(Keys.SPACE)
+    button.click()
+    text = chromium.find_element(By.ID, "compare").text
+    assert "NOT COMPARABLE" in text  # training and inference
+    assert "6,994 images/s" in text
+    assert "27,645 images/s" in text
+    assert serious(chromium) == []
+
+
+def test_comparison_ignores_a_hostile_address(chromium: webdriver.Chrome, site: Path) -> None:
+    opened(chromium, site / "compare.html", "#v=1&results=__proto__,%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
+    assert "2 of the results in the address" in chromium.find_element(By.ID, "compare").text
+    assert console(chromium) == []
+
+
+def test_the_keyboard_reaches_everything_and_first_skips_the_navigation(
+    chromium: webdriver.Chrome, site: Path
+) -> None:
+    opened(chromium, site / "index.html")
+    body = chromium.find_element(By.TAG_NAME, "body")
+    body.send_keys(Keys.TAB)
+    first = chromium.switch_to.active_element
+    assert first.text == "Skip to content"
+    first.send_keys(Keys.ENTER)
+    chromium.switch_to.active_element.send_keys(Keys.TAB)
+    assert chromium.execute_script("return document.querySelector('main').contains(document.activeElement)")
+
+
+def test_without_javascript_the_table_is_there_and_the_comparison_names_the_command(site: Path) -> None:
+    with browser.browser(scripts=False) as driver:
+        opened(driver, site / "index.html")
+        assert len(shown_rows(driver)) == 12
+        assert driver.find_elements(By.CLASS_NAME, "filters") == []
+        opened(driver, site / "compare.html")
+        text = driver.find_element(By.TAG_NAME, "main").text
+        assert "make compare A=" in text
+        assert "Without JavaScript" in text
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pages of results whose every string is hostile."""
+    folder = tmp_path_factory.mktemp("hostile")
+    write_good(folder / "results")
+    write_good(folder / "results", reference())
+    honest = collect(folder / "results", Cache(folder / "cache")).results
+    count = 2 * len(STRINGS)
+    results = tuple(hostile_result(honest[start % len(honest)], start) for start in range(count))
+    pages = dict(all_pages(Collection(results, (), tuple(one for each in results for one in each.findings))))
+    pages |= {f"r/{result.digest}.html": result_page(result) for result in results}
+    pages |= {f"report-{index}.html": result_page(one, site=False) for index, one in enumerate(results[:2])}
+    for name, page in pages.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(page, "utf-8")
+    return folder
+
+
+def test_hostile_text_runs_nothing_and_breaks_no_layout(chromium: webdriver.Chrome, hostile: Path) -> None:
+    chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    paths = [*sorted(hostile.glob("*.html")), *sorted((hostile / "r").glob("*.html"))]
+    assert len(paths) > 2 * len(STRINGS)
+    for path in paths:
+        opened(chromium, path, "#v=1&results=" + ",".join(f"{number:064x}" for number in range(12)))
+        assert not chromium.execute_script("return window.attacked"), path
+        assert requests(chromium) == [], path
+        assert console(chromium) == [], path
+        assert not wide(chromium), path
+        for name, named in Page(path.read_text("utf-8")).elements:
+            assert name not in ("img", "textarea"), path
+            assert "onload" not in named, path
+            assert "onerror" not in named, path
+
+
+def test_hostile_text_is_accessible_too(chromium: webdriver.Chrome, hostile: Path) -> None:
+    for path in [hostile / "index.html", *sorted((hostile / "r").glob("*.html"))[:3]]:
+        opened(chromium, path)
+        assert serious(chromium) == [], path

@@ -1,0 +1,310 @@
+"""The site as files: equal bytes on a rebuild, numbers as in the logs, nothing loaded, no dead link."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import suite.site.shell
+from suite.cli import main
+from suite.metrics.metric import Metric
+from suite.site.build import SiteError, build
+from suite.site.cache import Cache
+from suite.site.collect import Collection, collect
+from suite.site.html import join, tag, text
+from suite.site.pages import all_pages
+from suite.site.shell import PRACTICE, policy
+from tests.fixtures.forging import rewrite
+from tests.fixtures.good_log import Good, write_good
+from tests.fixtures.scaling_sets import Imagined
+from tests.site.pages import Page, read
+from tests.site.recomputed import Log, four_digits, numbers
+
+SUBMISSIONS = Path(__file__).parents[2] / "submissions"
+REPORT_LIMIT = 1 << 20
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    build(SUBMISSIONS, folder / "site", folder / "cache")
+    return folder / "site"
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def pages_of(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.html"))
+
+
+def test_a_rebuild_without_a_cache_gives_equal_bytes(site: Path, tmp_path: Path) -> None:
+    build(SUBMISSIONS, tmp_path / "again", tmp_path / "cache")
+    assert files_of(tmp_path / "again") == files_of(site)
+
+
+def test_a_second_build_writes_nothing_and_a_lost_result_leaves_no_page(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    first, second = (write_good(results, Good(run_hex=name)) for name in ("00000001", "00000002"))
+    built = build(results, tmp_path / "site", tmp_path / "cache")
+    assert built.written == built.files
+    assert build(results, tmp_path / "site", tmp_path / "cache").written == 0
+    shutil.rmtree(second)
+    after = build(results, tmp_path / "site", tmp_path / "cache")
+    digest = hashlib.sha256((first / "run.jsonl").read_bytes()).hexdigest()
+    assert after.removed == 2  # the page and the log
+    assert [path.name for path in (tmp_path / "site" / "r").iterdir()] == [f"{digest}.html"]
+
+
+def test_a_changed_log_is_checked_again(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    folder = write_good(results)
+    assert not build(results, tmp_path / "site", tmp_path / "cache").collection.results[0].rejected
+    log = folder / "run.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"practice"', b'"closed"', 1))
+    (result,) = build(results, tmp_path / "site", tmp_path / "cache").collection.results
+    assert result.rejected
+    page = read(tmp_path / "site" / "index.html")
+    rows = [named for name, named in page.elements if name == "tr" and named.get("class") == "gone"]
+    assert len(rows) == 1
+    assert any(one.startswith("rejected LOG-") for one in page.text)
+    assert "score" not in read(tmp_path / "site" / "r" / f"{result.digest}.html").metrics
+
+
+def test_a_folder_of_other_files_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "letter.txt").write_text("mine")
+    with pytest.raises(SiteError, match="give another TO="):
+        build(SUBMISSIONS, tmp_path / "target", tmp_path / "cache")
+    assert files_of(tmp_path / "target") == {"letter.txt": b"mine"}
+
+
+@pytest.mark.parametrize(
+    "log", sorted(SUBMISSIONS.glob("*/results/*/*/*train*/run.jsonl")), ids=lambda path: path.parent.name
+)
+def test_every_number_of_a_result_page_follows_from_its_log(site: Path, log: Path) -> None:
+    digest = hashlib.sha256(log.read_bytes()).hexdigest()
+    page = read(site / "r" / f"{digest}.html")
+    expected = numbers(log, "")
+    low, high = expected.pop("interval")
+    absent = {name for name, shown in page.metrics.items() if set(shown) == {"–"}}
+    shown = {name: values for name, values in page.metrics.items() if name not in absent}
+    zero = {"gpu_throttled_percent": ["0 %"]}  # of counters that did not move
+    assert shown == expected | zero
+    assert absent == {"cpu_throttled_percent"}
+    assert f"95 % interval {low} to {high}" in page.text
+    assert expected["score"][0] in read(site / "index.html").metrics["score"]
+
+
+def test_the_numbers_beneath_the_figure_of_step_times_are_those_of_the_log(site: Path) -> None:
+    log = next(SUBMISSIONS.glob("*/results/*/resnet50/*train*/run.jsonl"))
+    page = (site / "r" / f"{hashlib.sha256(log.read_bytes()).hexdigest()}.html").read_text()
+    table = page[page.index("repeat 4: step time") :]
+    rows = re.findall(r"<tr><td>(\d+)</td>((?:<td class=\"n\">[^<]*</td>){5})</tr>", table)[:100]
+    read_log = Log(log)
+    times = [[four_digits(ns / 1e6) for ns in read_log.durations(repeat)] for repeat in range(5)]
+    expected = [(str(10 + step), list(row)) for step, row in enumerate(zip(*times, strict=True))]
+    assert [(step, re.findall(r">([^<]+)<", cells)) for step, cells in rows] == expected
+
+
+def test_pages_are_well_formed_and_load_nothing(site: Path) -> None:
+    for path in pages_of(site):
+        page = read(path)
+        names = [name for name, _ in page.elements]
+        assert not {"img", "link", "iframe", "object", "embed", "base", "form", "image", "use"} & set(
+            names
+        ), path
+        assert len(page.ids) == len(set(page.ids)), path
+        for name, named in page.elements:
+            assert not [one for one in named if one.startswith("on") or one in ("src", "style", "srcset")], (
+                path
+            )
+            assert not any("url(" in value for value in named.values()), (path, name)
+        first = page.elements[2]  # html, head, meta
+        assert first == ("meta", {"http-equiv": "Content-Security-Policy", "content": policy()})
+
+
+def test_the_policy_allows_exactly_the_style_sheet_and_the_script_of_the_page(site: Path) -> None:
+    source = (site / "index.html").read_text()
+    for name in ("style", "script"):
+        content = re.search(rf"<{name}>(.*?)</{name}>", source, re.S)
+        assert content is not None
+        digest = base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}'" in policy()
+    assert policy().startswith("default-src 'none';")
+
+
+def test_every_link_leads_to_a_page_and_a_position_in_it(site: Path) -> None:
+    ids = {path: set(read(path).ids) for path in pages_of(site)}
+    for path in pages_of(site):
+        for address in read(path).links:
+            name, _, position = address.partition("#")
+            target = (path.parent / name).resolve() if name else path.resolve()
+            assert target.is_file(), f"{path}: {address}"
+            assert not position or position in ids[target], f"{path}: {address}"
+
+
+def test_the_raw_log_lies_beside_the_pages_as_text(site: Path) -> None:
+    for log in SUBMISSIONS.glob("*/results/*/*/*/run.jsonl"):
+        data = log.read_bytes()
+        assert (site / "log" / f"{hashlib.sha256(data).hexdigest()}.txt").read_bytes() == data
+
+
+def test_a_report_is_one_small_file_without_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = next(SUBMISSIONS.glob("*/results/*/vgg16/*train*"))
+    out = tmp_path / "report.html"
+    arguments = ["report", "--result", str(result), "--submissions", str(SUBMISSIONS), "--out", str(out)]
+    arguments += ["--cache-dir", str(tmp_path / "cache")]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == f"report: {out}\n"
+    page = read(out)
+    assert out.stat().st_size <= REPORT_LIMIT
+    assert page.links == ["#content"]
+    assert page.metrics["score"] == numbers(result / "run.jsonl", "")["score"]
+    before = out.read_bytes()
+    assert main(arguments) == 0
+    assert out.read_bytes() == before
+    out.write_text("mine")
+    assert main(arguments) == 2
+    assert "is no report" in capsys.readouterr().err
+    assert out.read_text() == "mine"
+
+
+def test_a_report_of_a_folder_is_one_table(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for name in ("00000001", "00000002"):
+        write_good(results, Good(run_hex=name))
+    assert main(["report", "--results-dir", str(results), "--cache-dir", str(tmp_path / "cache")]) == 0
+    page = read(results / "reports" / "results.html")
+    assert len(page.metrics["score"]) == 2
+    assert PRACTICE in page.text
+
+
+def test_practice_carries_a_watermark_and_other_divisions_none(site: Path, tmp_path: Path) -> None:
+    write_good(tmp_path / "results")
+    build(tmp_path / "results", tmp_path / "site", tmp_path / "cache")
+    (practice,) = (tmp_path / "site" / "r").iterdir()
+    assert PRACTICE in read(practice).text
+    assert not [path for path in pages_of(site) if PRACTICE in read(path).text]
+
+
+def test_wrong_arguments_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["site", "--from", str(tmp_path / "absent"), "--to", str(tmp_path / "site")]) == 2
+    assert "expected a folder of results or submissions" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["report", "--results-dir", str(tmp_path / "empty"), "--cache-dir", str(tmp_path)]) == 2
+    assert "make run WORKLOAD=ncf" in capsys.readouterr().err
+
+
+def test_a_submission_that_another_one_rejects_has_no_score(tmp_path: Path) -> None:
+    tree = tmp_path / "submissions"
+    shutil.copytree(SUBMISSIONS, tree)
+    run = next(tree.glob("*/results/*/ncf/*train*"))
+    twin = tree / "other-labs" / run.relative_to(tree / "suite-reference")
+    shutil.copytree(run, twin)
+    described = json.loads((twin / "system.json").read_text()) | {"submitter": "other-labs"}
+    (twin / "system.json").write_text(json.dumps(described, indent=2) + "\n")
+    rewrite(twin, lambda events: events[0]["data"].update(attempt=2))  # a copy with another digest
+    collection = build(tree, tmp_path / "site", tmp_path / "cache").collection
+    copies = [one for one in collection.results if one.submitter == "other-labs"]
+    assert len(copies) == 1
+    assert copies[0].rejected
+    assert copies[0].level is None
+
+
+@pytest.mark.parametrize(
+    ("made", "attributes"),
+    [
+        ("a", {"href": "javascript:alert(1)"}),
+        ("a", {"href": "//evil.example"}),
+        ("a", {"href": "https://a.example"}),
+        ("p", {"onclick": "x"}),
+        ("p", {"style": "x"}),
+        ("img", {"src": "x"}),
+        ("p", {"id": "a b"}),
+        ("p", {"id": '"'}),
+    ],
+)
+def test_no_element_can_hold_a_script_or_an_address_elsewhere(made: str, attributes: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="html:"):
+        tag(made, "text", **attributes)
+
+
+def test_text_is_escaped_in_elements_and_attributes() -> None:
+    hostile = "<script>'\"&\u202e\x00"
+    shown = tag("p", hostile, title=hostile)
+    page = Page(shown)
+    assert page.elements == [("p", {"title": "<script>'\"&\\u202e\\x00"})]
+    assert page.text == ["<script>'\"&\\u202e\\x00"]
+    assert join("<b>", tag("i", "x")) == "&lt;b&gt;<i>x</i>"
+    assert len(text("x" * 10_000)) < 3_000
+
+
+def test_the_figure_of_the_readme_is_what_its_command_draws(tmp_path: Path) -> None:
+    out = tmp_path / "results.svg"
+    assert main(["plot", "--results-dir", str(SUBMISSIONS), "--out", str(out)]) == 0
+    committed = Path(__file__).parents[2] / "docs" / "results.svg"
+    assert out.read_bytes() == committed.read_bytes(), (
+        "make plot RESULTS_DIR=submissions OUT=docs/results.svg FORCE=1"
+    )
+
+
+def test_a_thousand_results_make_a_small_index(tmp_path: Path) -> None:
+    write_good(tmp_path / "results")
+    (one,) = collect(tmp_path / "results", Cache(tmp_path / "cache")).results
+    results = []
+    for index in range(1000):
+        facts = one.facts | {
+            "audit": one.facts["audit"] | {"sha256": hashlib.sha256(b"%d" % index).hexdigest()}
+        }
+        value = 1e6 + 7919 * index
+        metrics = one.row.metrics | {"throughput_per_s": Metric(value, "samples/s")}
+        results.append(replace(one, facts=facts, row=replace(one.row, metrics=metrics)))
+    pages = dict(all_pages(Collection(tuple(results), (), ())))
+    assert pages["index.html"].count("<tr data-digest=") == 1000
+    assert len(gzip.compress(pages["index.html"].encode())) < 350_000
+    assert len(gzip.compress(pages["compare.html"].encode())) < 350_000
+
+
+def test_the_script_is_small() -> None:
+    script = Path(suite.site.shell.__file__).with_name("assets") / "script.js"
+    assert len(gzip.compress(script.read_bytes())) < 30_000
+
+
+def test_a_link_is_not_followed_and_a_broken_folder_is_a_rejected_result(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret of another file")
+    (results / "linked").mkdir(parents=True)
+    (results / "linked" / "run.jsonl").symlink_to(secret)
+    (results / "<script>alert(1)<b>").mkdir()
+    (results / "<script>alert(1)<b>" / "run.jsonl").write_bytes(b"\x00\xff not a log")
+    collection = build(results, tmp_path / "site", tmp_path / "cache").collection
+    assert [one.rejected for one in collection.results] == [True, True]
+    written = files_of(tmp_path / "site")
+    assert not [name for name, data in written.items() if b"secret of another file" in data or "<" in name]
+    for path in pages_of(tmp_path / "site"):
+        read(path)
+
+
+def test_a_scaling_set_has_a_page_with_its_figure_and_groups(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    folder = Imagined(devices=(2, 4), scale="reference").write(results)
+    build(results, tmp_path / "site", tmp_path / "cache")
+    digest = hashlib.sha256((folder / "set.json").read_bytes()).hexdigest()
+    page = read(tmp_path / "site" / "scaling" / f"{digest}.html")
+    assert "svg" in [name for name, _ in page.elements]
+    shown = [text for text in page.text if text in ("single", "independent", "synchronous")]
+    assert shown == ["single", "independent", "synchronous"] * 2
+    assert f"scaling/{digest}.html" in read(tmp_path / "site" / "scaling.html").links
