@@ -10,28 +10,30 @@ from suite.figures.axis import Axis
 from suite.figures.distribution import Sample, cumulative, histogram
 from suite.figures.frame import style
 from suite.figures.lines import Point, Series, Span, lines
-from suite.figures.svg import Figure
+from suite.figures.svg import WIDTH, Figure
 
 Curves = Mapping[str, Any]
 _STEP_TIME = Axis("step time", "ms")
 _TIME = Axis("time since the start of the run", "s")
 
 
-def step_histogram(curves: Curves, subtitle: str = "") -> Figure:
+def step_histogram(curves: Curves, subtitle: str = "", width: float = WIDTH) -> Figure:
     """How many measured steps of all repeats and ranks took how long."""
     times = tuple(ms for repeat in _times(curves) for rank in repeat for ms in rank)
     title = "Step times of all repeats"
-    return histogram(title, _STEP_TIME, Sample("", times), subtitle=subtitle, notes=_reason(curves))
+    return histogram(
+        title, _STEP_TIME, Sample("", times), subtitle=subtitle, notes=_reason(curves), width=width
+    )
 
 
-def step_ecdf(curves: Curves, subtitle: str = "") -> Figure:
+def step_ecdf(curves: Curves, subtitle: str = "", width: float = WIDTH) -> Figure:
     """The cumulative distribution of step times, one line per repeat."""
     samples = [
         Sample(f"repeat {index}", tuple(ms for rank in repeat for ms in rank), style(index))
         for index, repeat in enumerate(_times(curves))
     ]
     title = "Distribution of step times"
-    return cumulative(title, _STEP_TIME, samples, subtitle=subtitle, notes=_reason(curves))
+    return cumulative(title, _STEP_TIME, samples, subtitle=subtitle, notes=_reason(curves), width=width)
 
 
 def step_trace(curves: Curves, subtitle: str = "") -> Figure:
@@ -63,7 +65,7 @@ def step_trace(curves: Curves, subtitle: str = "") -> Figure:
     )
 
 
-def telemetry(curves: Curves, name: str, subtitle: str = "") -> Figure:
+def telemetry(curves: Curves, name: str, subtitle: str = "", width: float = WIDTH) -> Figure:
     """One quantity of :data:`suite.metrics.curves.TELEMETRY` over the run, one line per device or node."""
     found = curves["telemetry"][name]
     series = []
@@ -79,7 +81,9 @@ def telemetry(curves: Curves, name: str, subtitle: str = "") -> Figure:
     spans += [Span(start, end, False) for start, end in curves["phases"]]
     axis = Axis(found["label"], found["unit"], zero=True)
     title = f"{found['label'][0].upper()}{found['label'][1:]} over the run"
-    return lines(title, _TIME, axis, series, subtitle=subtitle, notes=notes, spans=spans, height=150.0)
+    return lines(
+        title, _TIME, axis, series, subtitle=subtitle, notes=notes, spans=spans, height=150.0, width=width
+    )
 
 
 def _times(curves: Curves) -> Iterator[list[list[float]]]:

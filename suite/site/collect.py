@@ -218,7 +218,6 @@ def _without_verdict(folder: Path, status: str, found: Finding | None, why: str 
     }  # fmt: skip
     return {
         "row": row.as_dict(),
-        "kind": "",
         "audit": audit,
         "outcomes": {},
         "entry": None,

@@ -18,7 +18,7 @@ from suite.log.files import folder_of
 from suite.log.model import Record, Repeat
 from suite.log.statistics import percentile
 from suite.metrics.curves import curves_of
-from suite.metrics.machine import device_name, devices
+from suite.metrics.machine import device_name
 from suite.metrics.resources import resources_of
 from suite.metrics.run import title
 from suite.report.explanation import explain_speed
@@ -41,7 +41,6 @@ def facts_of(path: Path, root: Path, registry: Registry) -> dict[str, Any]:
     record = verdict.record
     found: dict[str, Any] = {
         "row": row.as_dict(),
-        "kind": "cpu" if record is None or not devices(record) else "gpu",
         "audit": {name: audit[name] for name in _AUDIT},
         "outcomes": _outcomes(audit["outcomes"]),
         "entry": _entry(path, root, registry, verdict) if audit["described"] else None,

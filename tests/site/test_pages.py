@@ -15,6 +15,7 @@ import pytest
 
 import suite.site.shell
 from suite.cli import main
+from suite.contract import ConversionKey
 from suite.metrics.metric import Metric
 from suite.site.build import SiteError, build
 from suite.site.cache import Cache
@@ -23,7 +24,9 @@ from suite.site.html import join, tag, text
 from suite.site.pages import all_pages
 from suite.site.shell import PRACTICE, policy
 from tests.fixtures.forging import rewrite
-from tests.fixtures.good_log import Good, write_good
+from tests.fixtures.good_log import MINI, Good, write_good
+from tests.fixtures.good_log import reference as good_reference
+from tests.fixtures.honest import NAMES, write_honest
 from tests.fixtures.scaling_sets import Imagined
 from tests.site.pages import Page, read
 from tests.site.recomputed import Log, four_digits, numbers
@@ -43,6 +46,10 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
     }
+
+
+def digest_of(result: Path) -> str:
+    return hashlib.sha256((result / "run.jsonl").read_bytes()).hexdigest()
 
 
 def pages_of(folder: Path) -> list[Path]:
@@ -308,3 +315,34 @@ def test_a_scaling_set_has_a_page_with_its_figure_and_groups(tmp_path: Path) -> 
     shown = [text for text in page.text if text in ("single", "independent", "synchronous")]
     assert shown == ["single", "independent", "synchronous"] * 2
     assert f"scaling/{digest}.html" in read(tmp_path / "site" / "scaling.html").links
+
+
+def test_results_of_every_kind_have_pages(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    two = replace(MINI, devices=2, strategy="allreduce")
+    stream = replace(MINI, phase="infer", scenario="single_stream", batch=1)
+    kinds = {
+        "quality": Good(mode="quality"),
+        "conversion": Good(conversion=ConversionKey("resnet50", "mxnet", "recordio", 20, "mini", "warm")),
+        "two ranks": Good(key=two),
+        "two nodes": Good(key=replace(two, nodes=2)),
+        "one request at a time": Good(key=stream),
+        "out of memory": Good(out_of_memory_in=1),
+        "GPU": good_reference(),
+    }
+    folders = {name: write_good(results / name.replace(" ", "-"), good) for name, good in kinds.items()}
+    for number, name in enumerate(NAMES[::7]):
+        write_honest(name, results / f"honest-{number}")
+    collection = build(results, tmp_path / "site", tmp_path / "cache").collection
+    assert [result for result in collection.results if result.row.status == "error"] == []
+    pages = {
+        name: read(tmp_path / "site" / "r" / f"{digest_of(path)}.html") for name, path in folders.items()
+    }
+    assert "Quality" in pages["quality"].text
+    assert "time_to_quality_s" in pages["quality"].metrics
+    assert "shards_written_mb_per_s" in pages["conversion"].metrics
+    assert [text for text in pages["two ranks"].text if text.startswith("Ranks: ")]
+    assert "score" not in pages["out of memory"].metrics
+    assert [text for text in pages["conversion"].text if text.startswith("Not shown: ")]
+    for page in pages.values():
+        assert len(page.ids) == len(set(page.ids))

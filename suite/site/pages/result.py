@@ -6,19 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suite.audit.quote import sentence
-from suite.figures.axis import Axis
-from suite.figures.frame import style
-from suite.figures.lines import Point, Series, lines
-from suite.figures.one_result import step_ecdf, step_histogram, step_trace, telemetry
 from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.log.units import significant
-from suite.metrics.curves import TELEMETRY
 from suite.metrics.metric import Metric
 from suite.site import parts
 from suite.site.collect import Result
 from suite.site.html import Html, Node, tag, text
 from suite.site.pages.groups import data_sheet
+from suite.site.pages.result_figures import curve, repeats, steps, telemetry
 from suite.site.parts import Links
 from suite.site.shell import page
 
@@ -86,9 +82,10 @@ def body(result: Result, links: Links) -> list[Node]:
     if scored:
         sections += [
             _quotable(result),
-            _repeats(result),
-            _steps(result, details),
-            _telemetry(result, details),
+            repeats(result),
+            curve(result, details),
+            steps(result, details),
+            telemetry(result, details),
             _metrics(result),
             _resources(result),
             data_sheet(result),
@@ -163,83 +160,6 @@ def _quotable(result: Result) -> Node:
     )
 
 
-def _repeats(result: Result) -> Node:
-    """The five repeats as points and as a table."""
-    repeats = [one for one in result.facts["repeats"] if one["window_ns"]]
-    if not repeats:
-        return None
-    unit = result.row.unit
-    names = (f"{unit}/s", "window / s", unit, "median step / ms")
-    heads = ["repeat", *(parts.head(name, numeric=True) for name in names)]
-    rows = [tag("tr", tag("th", str(one["index"]), scope="row"), _repeat_cells(one)) for one in repeats]
-    points = tuple(
-        Point(float(one["index"]), 1e9 * one["units"] / one["window_ns"]) for one in repeats if one["units"]
-    )
-    drawn = None
-    if points and result.row.group[2] != "quality":
-        axis = Axis("repeat", ticks=tuple(point.x for point in points))
-        title, note = "Throughput of each repeat", "the vertical axis does not begin at 0"
-        series = [Series("", points, style(0), line=False)]
-        figure = lines(title, axis, Axis("throughput", f"{unit}/s"), series, notes=[note])
-        drawn = parts.plot(figure, "repeats", _watermark(result), numbers=False)
-    caption = "Each repeat is a fresh start of all ranks"
-    return tag(
-        "section", tag("h2", "Repeats"), tag("div", drawn, parts.table(heads, rows, caption), class_="plots")
-    )
-
-
-def _watermark(result: Result) -> str:
-    return "practice" if result.row.group[0] == "practice" else ""
-
-
-def _repeat_cells(one: Mapping[str, Any]) -> list[Html]:
-    rate = 1e9 * one["units"] / one["window_ns"] if one["units"] else None
-    median = None if one["step_p50_ns"] is None else one["step_p50_ns"] / 1e6
-    return [
-        parts.number(Metric(rate), "repeat_per_s"),
-        parts.number(Metric(one["window_ns"] / 1e9), "repeat_window_s"),
-        tag(
-            "td", f"{one['units']:,}" if one["units"] else parts.DASH, class_="n", data_metric="repeat_units"
-        ),
-        parts.number(Metric(median), "repeat_step_p50_ms"),
-    ]
-
-
-def _steps(result: Result, details: Mapping[str, Any]) -> Node:
-    """The distribution of step times, and their order within the repeats."""
-    curves = details.get("curves")
-    if not curves:
-        return None
-    heading = tag("h2", "Step times")
-    if not curves["steps_ns"]:
-        return tag("section", heading, tag("p", f"Not shown: {curves['steps_reason']}."))
-    across = _watermark(result)
-    both = [
-        parts.plot(step_histogram(curves), "steps", across),
-        parts.plot(step_ecdf(curves), "ecdf", across),
-    ]
-    trace = parts.plot(step_trace(curves), "trace", across)
-    return tag("section", heading, tag("div", both, class_="plots"), trace)
-
-
-def _telemetry(result: Result, details: Mapping[str, Any]) -> Node:
-    """What was sampled over the run, one figure for each quantity."""
-    curves = details.get("curves")
-    if not curves:
-        return None
-    found = curves["telemetry"]
-    drawn = [
-        parts.plot(telemetry(curves, name), f"telemetry-{name}".replace("_", "-"), _watermark(result))
-        for name in TELEMETRY
-        if not found[name]["reason"]
-    ]
-    absent = [
-        f"{found[name]['label']} ({found[name]['reason']})" for name in TELEMETRY if found[name]["reason"]
-    ]
-    note = tag("p", f"Not sampled: {'; '.join(absent)}.", class_="note") if absent else None
-    return tag("section", tag("h2", "Telemetry over the run"), tag("div", drawn, class_="plots"), note)
-
-
 def _metrics(result: Result) -> Html:
     rows = [
         _metric_row(label, name, result.row.metrics[name])
@@ -275,7 +195,8 @@ def _resources(result: Result) -> Node:
         cells = [tag("th", label, scope="row"), parts.number(metric, name, parts.scale_of(name))]
         rows.append(tag("tr", cells, tag("td", share), tag("td", note, class_="note")))
     heads = ["quantity", parts.head("mean", numeric=True), "of the data sheet", "how it was measured"]
-    lines_of_text = (result.facts.get("why"), result.facts.get("time"))
+    ranks = f"ranks: {result.row.ranks}" if result.row.ranks else ""
+    lines_of_text = (result.facts.get("why"), ranks, result.facts.get("time"))
     notes = [tag("p", f"{line[:1].upper()}{line[1:]}.", class_="note") for line in lines_of_text if line]
     table = parts.table(heads, rows, "Means over soaks, windows and telemetry tail")
     return tag("section", tag("h2", "Use of the machine"), table, notes)

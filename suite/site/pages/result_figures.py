@@ -1,0 +1,119 @@
+"""The figures of a result's page: repeats, quality over time, step times, telemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from suite.figures.axis import Axis
+from suite.figures.frame import Style, style
+from suite.figures.lines import Point, Series, lines
+from suite.figures.one_result import step_ecdf, step_histogram, step_trace
+from suite.figures.one_result import telemetry as telemetry_figure
+from suite.metrics.curves import TELEMETRY
+from suite.metrics.metric import Metric
+from suite.site import parts
+from suite.site.collect import Result
+from suite.site.html import Html, Node, tag
+
+_HALF = 580.0  # px: two figures side by side
+
+
+def repeats(result: Result) -> Node:
+    """The five repeats as points and as a table."""
+    repeats = [one for one in result.facts["repeats"] if one["window_ns"]]
+    if not repeats:
+        return None
+    unit = result.row.unit
+    names = (f"{unit}/s", "window / s", unit, "median step / ms")
+    heads = ["repeat", *(parts.head(name, numeric=True) for name in names)]
+    rows = [tag("tr", tag("th", str(one["index"]), scope="row"), _repeat_cells(one)) for one in repeats]
+    points = tuple(
+        Point(float(one["index"]), 1e9 * one["units"] / one["window_ns"]) for one in repeats if one["units"]
+    )
+    drawn = None
+    if points and result.row.group[2] != "quality":
+        axis = Axis("repeat", ticks=tuple(point.x for point in points))
+        title, note = "Throughput of each repeat", "the vertical axis does not begin at 0"
+        series = [Series("", points, style(0), line=False)]
+        figure = lines(title, axis, Axis("throughput", f"{unit}/s"), series, notes=[note], width=_HALF)
+        drawn = parts.plot(figure, "repeats", _watermark(result), numbers=False)
+    caption = "Each repeat is a fresh start of all ranks"
+    return tag(
+        "section", tag("h2", "Repeats"), tag("div", drawn, parts.table(heads, rows, caption), class_="plots")
+    )
+
+
+def _watermark(result: Result) -> str:
+    return "practice" if result.row.group[0] == "practice" else ""
+
+
+def _repeat_cells(one: Mapping[str, Any]) -> list[Html]:
+    rate = 1e9 * one["units"] / one["window_ns"] if one["units"] else None
+    median = None if one["step_p50_ns"] is None else one["step_p50_ns"] / 1e6
+    return [
+        parts.number(Metric(rate), "repeat_per_s"),
+        parts.number(Metric(one["window_ns"] / 1e9), "repeat_window_s"),
+        tag(
+            "td", f"{one['units']:,}" if one["units"] else parts.DASH, class_="n", data_metric="repeat_units"
+        ),
+        parts.number(Metric(median), "repeat_step_p50_ms"),
+    ]
+
+
+def steps(result: Result, details: Mapping[str, Any]) -> Node:
+    """The distribution of step times, and their order within the repeats."""
+    curves = details.get("curves")
+    if not curves:
+        return None
+    heading = tag("h2", "Step times")
+    if not curves["steps_ns"]:
+        return tag("section", heading, tag("p", f"Not shown: {curves['steps_reason']}."))
+    across = _watermark(result)
+    both = [
+        parts.plot(step_histogram(curves, width=_HALF), "steps", across),
+        parts.plot(step_ecdf(curves, width=_HALF), "ecdf", across),
+    ]
+    trace = parts.plot(step_trace(curves), "trace", across)
+    return tag("section", heading, tag("div", both, class_="plots"), trace)
+
+
+def curve(result: Result, details: Mapping[str, Any]) -> Node:
+    """The quality of a quality run at each evaluation, with the target."""
+    found = details.get("evaluations")
+    target = parts.value_of(result.row.metrics.get("quality_target"))
+    if not found or target is None:
+        return None
+    by_repeat: dict[int, list[Point | None]] = {}
+    for one in found:
+        by_repeat.setdefault(one["repeat"], []).append(Point(one["elapsed_ns"] / 1e9, one["value"]))
+    series = [Series(f"run {index}", tuple(points), style(index)) for index, points in by_repeat.items()]
+    last = max(one["elapsed_ns"] for one in found) / 1e9
+    line = Style("currentColor", style(0).marker, "1 4")
+    series.append(Series("target", (Point(0.0, target), Point(last, target)), line))
+    axis = Axis(str(result.row.metrics["quality_target"].unit))
+    figure = lines("Quality over time", Axis("time since the first touch of the data", "s"), axis, series)
+    drawn = parts.plot(figure, "quality", _watermark(result))
+    return tag("section", tag("h2", "Quality"), drawn)
+
+
+def telemetry(result: Result, details: Mapping[str, Any]) -> Node:
+    """What was sampled over the run, one figure for each quantity."""
+    curves = details.get("curves")
+    if not curves:
+        return None
+    found = curves["telemetry"]
+    drawn = [
+        parts.plot(
+            telemetry_figure(curves, name, width=_HALF),
+            f"telemetry-{name}".replace("_", "-"),
+            _watermark(result),
+        )
+        for name in TELEMETRY
+        if not found[name]["reason"]
+    ]
+    absent = [
+        f"{found[name]['label']} ({found[name]['reason']})" for name in TELEMETRY if found[name]["reason"]
+    ]
+    note = tag("p", f"Not sampled: {'; '.join(absent)}.", class_="note") if absent else None
+    return tag("section", tag("h2", "Telemetry over the run"), tag("div", drawn, class_="plots"), note)
