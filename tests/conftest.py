@@ -1,13 +1,17 @@
 """What all tests need: signals as a terminal hands them down.
 
 A test run started in the background, or under nohup, ignores the interrupt or the hang-up, and so does every
-process it starts: tests of both would fail for a reason that has nothing to do with them.
+process it starts: tests of both would fail for a reason that has nothing to do with them. pytest-xdist sets
+the width of a terminal, which its workers do not have.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
+
+os.environ.pop("COLUMNS", None)

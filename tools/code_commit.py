@@ -1,13 +1,14 @@
 """The commits with the code of a result: ``python -m tools.code_commit DIGEST``.
 
 DIGEST is the header's ``code_digest``. A log also names its commit, but a rebased or squashed history no
-longer contains it. This tool prints every commit in the history of HEAD whose code has the digest.
+longer contains it. This tool prints every commit of this clone whose code has the digest.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
     def content(blob: str) -> str:
         return hashlib.sha256(_git(root, "cat-file", "blob", blob)).hexdigest()
 
-    for commit in _git(root, "rev-list", "HEAD", "--", *FOLDERS).decode().split():
+    for commit in _git(root, "rev-list", "HEAD", "--all", "--", *FOLDERS).decode().split():
         listed = _git(root, "ls-tree", "-r", "-z", commit, "--", *FOLDERS).decode().rstrip("\0")
         rows = [row.partition("\t") for row in listed.split("\0") if row]
         files = {name: content(facts.split()[2]) for facts, _, name in rows if is_covered(name)}
@@ -42,12 +43,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.code_commit", description=__doc__)
     parser.add_argument("digest", metavar="DIGEST")
     digest = parser.parse_args().digest
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        parser.error(f"expected the 64 hexadecimal digits of a code_digest, found {digest!r}")
     count = 0
     for commit in commits_of(digest):
         count += 1
         print(_git(PROJECT, "log", "-1", "--format=%H %cs %s", commit).decode(), end="", flush=True)
     if not count:
-        print(f"expected a commit before HEAD with the code {digest}, found none", file=sys.stderr)
+        print(
+            f"expected a commit of this clone with the code {digest}, found none: fetch the submitter's "
+            "branch (git fetch REPOSITORY BRANCH:BRANCH) and try again, or replay with OTHER_CODE=1",
+            file=sys.stderr,
+        )
     return 0 if count else 1
 
 

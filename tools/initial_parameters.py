@@ -39,7 +39,7 @@ def main() -> None:
                 print(f"{name} {scale}: the rules {version} have no file for it")
                 continue
             held: dict[str, Any] = dict(rules.load(version).workload(name))
-            wanted = {**held, "initial_parameters": held["initial_parameters"] | digests(name, scale)}
+            wanted = {**held, "initial_parameters": held.get("initial_parameters", {}) | digests(name, scale)}
             if wanted != held:
                 path = rules.SHIPPED.folder(version) / "workloads" / f"{name}.json"
                 path.parent.mkdir(exist_ok=True)

@@ -159,8 +159,22 @@ def as_dict(found: Iterable[CoverageEntry], submitter: str, rules: Rules) -> dic
 
 
 def lines(found: Iterable[CoverageEntry]) -> Iterator[str]:
-    """A table that joins precisions of equal outcome and reason, and a line with the counts."""
+    """The counts and what makes most entries possible, then a table.
+
+    The table joins precisions of equal outcome and reason.
+    """
     rows = list(found)
+    counts = ", ".join(f"{sum(row.status == status for row in rows)} {status}" for status in _ORDER)
+    yield f"closed: {len(rows)} entries: {counts}"
+    without = [row for row in rows if any(reason.startswith("IMG-") for reason in row.reasons)]
+    if without:
+        lacking = ", ".join(sorted({row.framework for row in without}))
+        yield (
+            f"{len(without)} entries ({lacking}) lack a container image whose digests the rules contain. "
+            "To supply them on a machine with a network: `make image-lock` reads the digests of the base "
+            "images (IMG-009), `make images` builds the pairs, and `make image-publish` records their layers "
+            "(IMG-006); then commit rules/ (docs/containers.md)"
+        )
     grouped: dict[tuple[Any, ...], list[str]] = {}
     for row in rows:
         group = (row.workload, row.framework, row.phase, row.status, row.reasons, row.runs)
@@ -174,8 +188,6 @@ def lines(found: Iterable[CoverageEntry]) -> Iterator[str]:
         yield "  ".join(
             [*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[5]]
         ).rstrip()
-    counts = ", ".join(f"{sum(row.status == status for row in rows)} {status}" for status in _ORDER)
-    yield f"closed: {len(rows)} entries: {counts}"
     if all(row.status == DONE for row in rows):
         yield "complete; the rules define no overall score, so none is named"
     else:

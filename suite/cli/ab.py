@@ -83,7 +83,7 @@ def run_both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
     from suite.plan.resolve import resolve
 
     for options in sides:
-        check_overrides(options)
+        check_overrides(options, verb="ab")
     with composer() as compose:
         settings = [compose(options) for options in sides]
     for side, one in zip(SIDES, settings, strict=True):

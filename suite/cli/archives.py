@@ -1,4 +1,4 @@
-"""Paths of results: detect archives, which the suite does not unpack, and name the command that does."""
+"""Paths given as results: name what else is there, such as an archive, and the command that helps."""
 
 from __future__ import annotations
 
@@ -26,6 +26,17 @@ _HEAD = 512
 def problem_of(path: Path) -> str | None:
     """Why ``path`` is no result, in one line: it does not exist, or is an archive; None otherwise."""
     return advice(path) if path.exists() else f"nothing at {safe(path)}"
+
+
+def result_problem(path: Path) -> str | None:
+    """Why ``path`` can be no result's folder, in one line; None if the checker should read it."""
+    if path.is_dir() and not os.path.lexists(path / "run.jsonl"):
+        if path.suffix == ".debug":
+            return f"the debug text of a run at {safe(path)}: the result is beside it, without .debug"
+        if any(inner.is_dir() for inner in path.iterdir()):
+            several = "give one of them, or a tree of submissions to `check-submissions`"
+            return f"a folder of folders at {safe(path)}: {several}"
+    return problem_of(path)
 
 
 def advice(path: Path) -> str | None:

@@ -32,10 +32,10 @@ def main(args: argparse.Namespace) -> int:
 def judged_at(path: Path, root: Path) -> dict[str, Any]:
     """The verdict on the result in ``path``, computed in the sandbox; UsageError if there is no result."""
     from suite.audit.judgement import AUDIT_TASKS, judged
-    from suite.cli.archives import problem_of
+    from suite.cli.archives import result_problem
     from suite.sandbox.sandbox import Sandbox
 
-    if (problem := problem_of(path)) is not None:
+    if (problem := result_problem(path)) is not None:
         raise UsageError(f"expected a result's folder, found {problem}")
     with Sandbox(AUDIT_TASKS) as sandbox:
         return judged(sandbox, path, root)

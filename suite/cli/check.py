@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from suite.checker.sandboxed import CHECK_TASKS, VerdictSummary, check_in
-from suite.cli.archives import problem_of
+from suite.cli.archives import result_problem
 from suite.cli.guard import UsageError
 from suite.compare.comparable import COMPARE_TASKS
 from suite.compare.scaling import check_set
@@ -40,7 +39,7 @@ def main(args: argparse.Namespace) -> int:
     """
     paths = args.result or [_newest(args.results_dir)]
     for path in paths:
-        if (problem := _problem(path)) is not None:
+        if not is_set(path) and (problem := result_problem(path)) is not None:
             raise UsageError(f"expected a result's folder, found {problem}")
     sets = any(is_set(path) for path in paths)
     with Sandbox(CHECK_TASKS, *([COMPARE_TASKS] if sets else [])) as sandbox:
@@ -85,20 +84,6 @@ def _value(path: Path, answer: VerdictSummary | TaskError) -> dict[str, Any]:
             "error": safe(answer, _MAX_CHARACTERS),
         }
     return answer.as_dict()
-
-
-def _problem(path: Path) -> str | None:
-    """Why ``path`` can be neither result nor scaling set; None if the checker can read it."""
-    if is_set(path):
-        return None
-    if (
-        not os.path.lexists(path / "run.jsonl")
-        and path.is_dir()
-        and any(inner.is_dir() for inner in path.iterdir())
-    ):
-        several = "give each of them, or a tree of submissions to `check-submissions`"
-        return f"a folder of folders at {safe(path)}: {several}"
-    return problem_of(path)
 
 
 def exit_code(verdicts: Sequence[Verdict | VerdictSummary], *, strict: bool = False) -> int:

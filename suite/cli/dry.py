@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any
 
+from suite.cli.estimate import expected_time, warnings_of
 from suite.cli.guard import relative, storage_problems
 from suite.contract import MEASURED_STEPS, WARMUP_STEPS, ConversionKey
 from suite.datasets import catalogue
@@ -14,18 +14,14 @@ from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
 from suite.environments import environments
 from suite.harness.attempts import next_attempt
-from suite.log.units import count, significant, span
+from suite.log.units import count
 from suite.plan import images, prepare
 from suite.plan.custom import custom_code
 from suite.plan.errors import EnvironmentProblem, Refusal, RuleProblem
 from suite.plan.header import CheckedHeader, checked_header
 from suite.plan.plan import Plan
 from suite.plan.prepared import Dataset
-from suite.sweep.results import last_run
 from suite.workloads import specification
-
-_START_SECONDS = 15  # a fresh process: imports and set-up
-_STEP_SECONDS = {"mini": 0.1, "reference": 0.5}  # an estimate, printed as one
 
 
 def show(plan: Plan) -> int:
@@ -38,7 +34,8 @@ def show(plan: Plan) -> int:
             ("bundle", f"{plan.settings.bundle.name}: opened and verified by the run, not by this command")
         )
     lines += [("data", _data(plan)), ("environment", _environment(plan)), ("disk", _disk(plan))]
-    lines += [("time", _time(plan))]
+    lines += [("time", expected_time(plan)[1])]
+    lines += [("warning", text) for text in warnings_of(plan)]
     for name, text in lines:
         print(f"{name:<12} {text}")
     return _findings(plan)
@@ -113,26 +110,6 @@ def _disk(plan: Plan) -> str:
         made = f"{specification(plan.key.workload).DATASETS[plan.key.scale]}-{plan.settings.storage}"
         return f"{made} in {relative(plan.settings.data_root)}, larger than its source; {free:.0f} GB free"
     return f"about 1 MB of log in {relative(plan.settings.results_dir)}; {free:.0f} GB free"
-
-
-def _time(plan: Plan) -> str:
-    with contextlib.suppress(Refusal):  # of custom code, printed below
-        if last := last_run(plan, custom_code(plan.settings, plan.accelerator)):
-            folder, seconds = last
-            return f"about {span(seconds)}, as long as {folder.name}"
-    if plan.settings.mode == "quality":
-        usual = "minutes" if plan.key.scale == "mini" else "hours or days"
-        return f"until the target is reached: {usual} per repeat"
-    if isinstance(plan.key, ConversionKey):
-        if plan.key.scale == "reference":
-            return "not known: it depends on disks and processor"
-    elif plan.key.scale == "reference" and plan.device == "cpu":
-        tflop = plan.repeats * specification(plan.key.workload).window_flop(plan.key) / 1e12
-        return f"not known on a processor: {significant(tflop)} TFLOP in {count(plan.repeats, 'window')}"
-    fixed = _START_SECONDS + (plan.soak_ns + plan.tail_ns / plan.repeats) / 1e9
-    steps = (WARMUP_STEPS + MEASURED_STEPS) * _STEP_SECONDS[plan.key.scale]
-    guess = f"about {plan.repeats * (fixed + steps) / 60:.0f} min"
-    return f"{guess}, a guess: the results folder has no run of these settings"
 
 
 def _findings(plan: Plan) -> int:

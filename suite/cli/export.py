@@ -16,13 +16,13 @@ from suite.cli.guard import UsageError
 
 def main(args: argparse.Namespace) -> int:
     """Judge the result in the sandbox, then print or write its log lines."""
-    from suite.cli.archives import problem_of
+    from suite.cli.archives import result_problem
     from suite.log.files import folder_of
     from suite.log.safe import safe
     from suite.mllog.verify import MLLOG_TASKS
     from suite.sandbox.sandbox import LimitsError, Sandbox
 
-    if (problem := problem_of(args.result)) is not None:
+    if (problem := result_problem(args.result)) is not None:
         raise UsageError(f"expected a result's folder, found {problem}")
     if args.out is not None and args.out.resolve().is_relative_to(folder_of(args.result).resolve()):
         raise UsageError("--out: expected a folder outside of the result, which is never changed")

@@ -56,6 +56,16 @@ def guarded(verb: str, action: Callable[[], int], storage_code: int = USAGE) -> 
         return INTERRUPTED
     except BrokenPipeError:
         return discard_output()
+    except ModuleNotFoundError as error:
+        if (error.name or "suite").partition(".")[0] in ("suite", "tests", "peers"):
+            raise
+        # Every error class below needs the environment too.
+        print(
+            f"{verb}: expected the suite's environment, found {sys.executable} without {error.name}; in the "
+            f"project's folder run `.venv/bin/python -m suite {verb}` (the first make command makes .venv)",
+            file=sys.stderr,
+        )
+        return MISSING
     except Exception as error:  # noqa: BLE001 - Python's own exit code for a traceback means "rejected" here
         code = exit_code_of(error, storage_code)
         if code is None:

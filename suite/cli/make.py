@@ -15,13 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from suite.cli.arguments import Verb
 from suite.cli.verbs import OTHER_TARGETS, TARGETS
 from suite.plan.errors import did_you_mean
-from suite.plan.options import Option, renamed
+from suite.plan.options import Option, path_in_section, renamed
 
 USAGE = 2
 ARGS, PYTHON = "ARGS", "PYTHON"  # further arguments, unchanged; make's interpreter
 RESULTS = "RESULTS"  # several paths
 _ON, _OFF = {"1", "true", "yes"}, {"0", "false", "no"}
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]*")
+_SEVERAL = re.compile(r"[A-Za-z0-9_.+-]+(,[A-Za-z0-9_.+-]+)+")
 
 
 class WrongVariable(Exception):
@@ -105,6 +106,9 @@ def refuse_unknown(target: str, given: Mapping[str, str] | Sequence[str], variab
         current = renamed(name.lower(), [known.lower() for known in variables])
         if current is not None:
             raise WrongVariable(f"{name} is now {current.upper()}")
+        path = path_in_section(name.lower())
+        if path is not None and ARGS in variables:
+            raise WrongVariable(f"`make {target}` does not know the variable {name}: use ARGS={path}=VALUE")
         takes = ", ".join(variables) or "none"
         raise WrongVariable(
             f"`make {target}` does not know the variable {name}{did_you_mean(name, variables)}; "
@@ -156,7 +160,8 @@ def override(option: Option, value: str) -> list[str]:
     if option.switch:
         on = switched(option, value)
         return [] if on == bool(option.default) else [f"{option.name}={str(on).lower()}"]
-    if not _PLAIN.fullmatch(value):
+    several = option.type is None and _SEVERAL.fullmatch(value)  # an axis of `make matrix`, or of ARGS=-m
+    if not several and not _PLAIN.fullmatch(value):
         value = '"' + value.replace('"', '\\"') + '"'
     return [f"{option.name}={value}"]
 

@@ -72,7 +72,9 @@ def _cells(args: argparse.Namespace, options: Sequence[str]) -> tuple[tuple[Cell
     from suite.cli.overrides import check_overrides
     from suite.sweep.cells import filter_cells, pair_cells, read_experiment, with_options
 
-    check_overrides(["workload=ncf", "framework=pytorch", *options])  # names alone: the cells have their own
+    check_overrides(
+        ["workload=ncf", "framework=pytorch", *options], verb="matrix"
+    )  # the cells have their own
     experiment = read_experiment(args.experiment) if args.experiment else None
     filters = {
         name: [value for value in getattr(args, name).split(",") if value]

@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     """
     from suite.cli.overrides import check_overrides
 
-    check_overrides(argv)
+    check_overrides(argv, verb="node")
     return compose_and(argv, _take_part)
 
 

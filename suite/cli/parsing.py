@@ -33,8 +33,14 @@ class Parser(argparse.ArgumentParser):
                 known = [option.flag for option in self.verb.options if not option.positional]
                 message += did_you_mean(flag, known)
         if choice := _CHOICE.search(message):
-            message += did_you_mean(choice[1], choice[2].replace("'", "").split(", "))
-        super().error(message)
+            allowed = choice[2].replace("'", "").split(", ")
+            hint = did_you_mean(choice[1], allowed)
+            message = (
+                f"{message[: choice.start()]}expected one of {', '.join(allowed)}, found {choice[1]!r}{hint}"
+            )
+        for kind, number in (("int", "a whole number"), ("float", "a number")):
+            message = message.replace(f"invalid {kind} value:", f"expected {number}, found")
+        self.exit(2, f"{self.prog}: {message}; --help lists the options\n")
 
 
 def parser_of(verb: Verb, about: str = "") -> Parser:

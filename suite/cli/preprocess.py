@@ -21,7 +21,7 @@ _IMPLIED = ("phase", "framework", "storage")  # what to= stands for
 def main(argv: list[str]) -> int:
     """Run the conversion that ``argv`` describes; returns the exit code of the command."""
     options, measure = translate(argv)
-    check_overrides(options)
+    check_overrides(options, verb="preprocess")
     return run.compose_and(options, partial(run.one_run, measure=measure), CONVERSION)
 
 

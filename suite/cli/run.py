@@ -43,6 +43,8 @@ def compose_and(argv: list[str], action: Callable[[Settings], int], kind: str = 
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import DictConfig, OmegaConf
 
+    from suite.cli.overrides import split_arguments
+
     codes: list[int] = []
 
     @hydra.main(version_base="1.3", config_path=str(PROJECT / "conf"), config_name="run")
@@ -67,7 +69,8 @@ def compose_and(argv: list[str], action: Callable[[Settings], int], kind: str = 
     try:
         # A sweep writes multirun.yaml: not into the working directory.
         with tempfile.TemporaryDirectory(prefix="suite-sweep-") as folder:
-            sys.argv = ["python -m suite run", f"hydra.sweep.dir={folder}", *argv]
+            flags, options = split_arguments(argv)  # as in Hydra's own programs, -m may come first
+            sys.argv = ["python -m suite run", *flags, *options, f"hydra.sweep.dir={folder}"]
             task()
     except SystemExit as stop:
         if stop.code not in (0, None) and not codes:
@@ -151,13 +154,14 @@ def other_nodes(run: PreparedRun, here: Placement | None) -> Iterator[Sequence[R
 def prepare_resources(plan: Plan, name: str = "") -> Resources:
     """Prepare the bundle, the data and the workers of a run. Raises a Refusal.
 
-    ``name`` is a prefix of the printed reasons of the plan.
+    ``name`` is a prefix of the printed reasons and warnings of the plan.
     """
+    from suite.cli.estimate import warnings_of
     from suite.harness.conversion import check_size
     from suite.plan import prepare
 
     prepare.check_path_options(plan)
-    for line in plan.why:
+    for line in (*plan.why, *(f"warning: {text}" for text in warnings_of(plan))):
         progress(f"{name}: {line}" if name else line)
     bundle = prepare.prepare_bundle(plan)
     dataset = prepare.prepare_data(plan, bundle)
@@ -197,12 +201,14 @@ def print_outcome(folder: os.PathLike[str], failed: int) -> int:
 
     from suite.checker import check_result
     from suite.cli.check import print_verdict
+    from suite.report.remarks import print_remarks
     from suite.report.table import print_table
 
     path = Path(folder)
     verdict = check_result(path)
     if verdict.record is not None and failed in (0, OUT_OF_MEMORY):
         print_table(verdict.record)
+        print_remarks(verdict.record, verdict.findings)
     print_verdict(verdict, brief=True)
     print(f"result: {relative(path)}")
     return failed or (0 if verdict.accepted else 1)

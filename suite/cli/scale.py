@@ -41,7 +41,7 @@ def main(args: argparse.Namespace) -> int:
         check_name(args.plot, "--plot", may_exist=True)
     paths, options = split_overrides(args.overrides, args.results_dir)
     options = [f"workload={args.workload}", f"framework={args.framework}", *options]
-    check_overrides(options)
+    check_overrides(options, verb="scale")
     cause = args.cause or None
     planned = plan_set([*options, *paths], _counts(args.devices), args.scaling, cause, code_digest())
     if args.dry:

@@ -16,6 +16,7 @@ from suite.cli.guard import UsageError
 
 def main(args: argparse.Namespace) -> int:
     """Package the result; the exit code as above."""
+    from suite.cli.archives import result_problem
     from suite.submissions import package as submission
     from suite.submissions import system
     from suite.submissions.identifying import identifying_facts
@@ -28,12 +29,14 @@ def main(args: argparse.Namespace) -> int:
                 f"--submitter: expected lower-case letters, digits and single hyphens, found "
                 f"{args.submitter!r}; perhaps {system.slug(args.submitter) or 'my-company'}"
             )
+        if (problem := result_problem(args.result)) is not None:
+            raise UsageError(f"expected a result's folder, found {problem}")
         record = submission.load_accepted(args.result)
         beside = args.result / "system.json"
         source = args.system or (beside if beside.is_file() else None)
         stated = system.read_statement(source) if source else {}
         description = _describe(record, args.submitter, stated)
-        key = None if args.key is None else keys.read(args.key)
+        key = None if args.key is None else keys.read(args.key.expanduser())
         if not _agreed(identifying_facts(record, description, None if key is None else key.public), args.yes):
             raise UsageError("nothing was written")
         entry = submission.package_result(args.result, record, description, args.submissions, key)
@@ -82,8 +85,9 @@ def _describe(record: Any, submitter: str, stated: dict[str, Any]) -> dict[str, 
             return system.describe(record, submitter, stated | ask(missing.names))
         problem = system.SystemProblem(str(missing))
         problem.add_note(
-            "\nFill in these lines, save them in a file such as system.toml, and give it "
-            "with --system system.toml (make: SYSTEM=system.toml):\n\n" + system.template(missing.names)
+            "\n`make system RESULT=… OUT=system.toml` writes a file with these lines. Fill them in, and "
+            "give it with --system system.toml (make: SYSTEM=system.toml):\n\n"
+            + system.template(missing.names)
         )
         raise problem from None
 

@@ -271,11 +271,24 @@ _ALL = (
         ),
     ),
     Verb(
+        "register", "suite.cli.register", (
+            SUBMITTER,
+            Option("organisation", "its full name", metavar="NAME", required=True),
+            replace(KEY, help="your private key, whose public half is added (default: as in `keygen`)"),
+            replace(SUBMISSIONS, help="where submissions and the registry are kept"),
+        ),
+    ),
+    Verb(
+        "system", "suite.cli.system", (
+            RESULT, replace(OUT, metavar="FILE", help="the file to write", default="system.toml"),
+        ),
+    ),
+    Verb(
         "submit", "suite.cli.submit", (
             *(RESULT, SUBMITTER),
             Option(
                 "system",
-                "TOML or JSON with what is in no log; missing names are listed with their meaning",
+                "TOML or JSON with what is in no log, as `make system` writes it to fill in",
                 metavar="FILE", type=Path,
             ),
             KEY,

@@ -255,7 +255,7 @@ def unlike_sentence(sides: str, names: Sequence[str], most: int = 6) -> str:
         return ""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     listed = ", ".join(names[:most]) + more
-    return f"NOT LIKE WITH LIKE: {sides} differ in {listed}. The ratios compare different work."
+    return f"DIFFERENT SETTINGS: {sides} differ in {listed}. The ratios compare different work."
 
 
 def percent(part: float) -> str:

@@ -64,12 +64,12 @@ class Scale:
 
     def labelled(self, size: float) -> list[tuple[float, str]]:
         """(position, label) of the ticks of a horizontal axis whose labels do not overlap, with both ends."""
-        places = [(self.at(value), name) for value, name in self.ticks]
-        first, last = places[0], places[-1]
+        labels = [(self.at(value), name) for value, name in self.ticks]
+        first, last = labels[0], labels[-1]
         shown = [first]
-        for place in places[1:]:
-            if _apart(shown[-1], place, size) and (place is last or _apart(place, last, size)):
-                shown.append(place)
+        for one in labels[1:]:
+            if _apart(shown[-1], one, size) and (one is last or _apart(one, last, size)):
+                shown.append(one)
         return shown
 
 
@@ -126,7 +126,7 @@ def _unit(unit: str, largest: float) -> tuple[float, str]:
 def _linear_ticks(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
     """Round values that begin at or below ``low`` and end at or above ``high``."""
     largest = max(abs(low), abs(high))
-    if high - low <= 1e-12 * largest or largest < _LEAST:  # equal, as far as labels can tell
+    if high - low <= 1e-12 * largest or largest < _LEAST:  # equal, as far as labels can show
         pad = largest / 10 if largest >= _LEAST else 1.0
         low, high = low - pad, high + pad
     rough = (high - low) / max(most - 1, 1)

@@ -179,10 +179,10 @@ def _edges(ordered: Sequence[float]) -> list[float]:
 
 def _counts(ordered: Sequence[float], edges: Sequence[float]) -> list[int]:
     """How many values are in [edge, next edge); the last bin includes its end."""
-    places = [bisect_left(ordered, edge) for edge in edges]
-    if places:
-        places[-1] = len(ordered)
-    return [after - before for before, after in pairwise(places)]
+    ranks = [bisect_left(ordered, edge) for edge in edges]
+    if ranks:
+        ranks[-1] = len(ordered)
+    return [after - before for before, after in pairwise(ranks)]
 
 
 def _percentile_lines(

@@ -190,34 +190,34 @@ def _draw(one: Series, axes: tuple[Axis, Axis], scales: tuple[Scale, Scale], top
     few = len(one.known) <= _MOST_MARKERS
     size = 4.0 if len(one.known) <= _MANY else 3.0
     pieces: list[list[tuple[float, float]]] = [[]]
-    marks, intervals = [], []
+    markers, intervals = [], []
     for point in one.points:
         if point is None or point.y is None:
             pieces.append([])
             if point is not None:
-                marks.append(frame.missing(horizontal.at(point.x), vertical.start - 8))
+                markers.append(frame.missing(horizontal.at(point.x), vertical.start - 8))
             continue
         x, y = horizontal.at(point.x), vertical.at(point.y)
         pieces[-1].append((x, y))
         if few:
-            marks.append(described(frame.marker(one.style, x, y, size), _words(one, point, axes)))
+            markers.append(described(frame.marker(one.style, x, y, size), _words(one, point, axes)))
         if point.low is not None and point.high is not None:
             low, high = vertical.at(point.low), vertical.at(point.high)
             intervals.append(frame.whisker(x, low, high, one.style, point.high > vertical.high))
         if point.y > top:
-            marks.append(frame.marker(Style(one.style.colour, frame.TRIANGLE), x, y + 4, 3))
+            markers.append(frame.marker(Style(one.style.colour, frame.TRIANGLE), x, y + 4, 3))
     for piece in pieces:
         if not few and (len(piece) == 1 or not one.line):
-            marks += [frame.marker(one.style, x, y, 2.0) for x, y in piece]
+            markers += [frame.marker(one.style, x, y, 2.0) for x, y in piece]
     drawn = [piece for piece in pieces if len(piece) > 1] if one.line else []
     if not drawn:
-        return "".join(intervals + marks)
+        return "".join(intervals + markers)
     path = "".join("M" + "L".join(f"{number(x)} {number(y)}" for x, y in piece) for piece in drawn)
     how: dict[str, str | None] = {"stroke": one.style.colour, "stroke_dasharray": one.style.dash}
     stroke = element(
         "path", d=path, fill="none", stroke_width="1.8" if few else "1.2", stroke_linejoin="round", **how
     )
-    return stroke + "".join(intervals + marks)
+    return stroke + "".join(intervals + markers)
 
 
 def _words(one: Series, point: Point, axes: tuple[Axis, Axis]) -> str:

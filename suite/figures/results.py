@@ -144,7 +144,7 @@ def _merged(some: Sequence[Panel]) -> Panel:
 
 
 def _differ(results: Sequence[Measured]) -> tuple[str, ...]:
-    """The settings that differ. A cell without a result has a key alone, which its framework tells apart."""
+    """The settings that differ. A cell without a result has only a key, of which the framework may differ."""
     found = differing([one.settings for one in results if one.row is not None])
     frameworks = {framework_of(one) for one in results}
     return tuple(found if "framework" in found or len(frameworks) == 1 else ["framework", *found])

@@ -14,6 +14,7 @@ from suite.datasets.evict import warm
 from suite.harness.fingerprint import take_fingerprint
 from suite.harness.interrupts import Interrupted, Interrupts
 from suite.harness.log import LogError, LogWriter
+from suite.harness.neighbours import announced
 from suite.harness.progress import Progress
 from suite.harness.quality import run_quality
 from suite.harness.remote_node import RemoteNode
@@ -78,6 +79,7 @@ def execute_interleaved(runs: Sequence[NamedRun], *, quiet: bool = False) -> lis
     """
     with Interrupts() as interrupts, ExitStack() as stack:
         sessions: list[Session] = []
+        neighbours = stack.enter_context(announced(runs[0].prepared.plan.run_id))
         for run in runs:
             try:
                 sessions.append(stack.enter_context(_open_session(run, interrupts, quiet)))
@@ -85,6 +87,11 @@ def execute_interleaved(runs: Sequence[NamedRun], *, quiet: bool = False) -> lis
                 for made in sessions:
                     made.log.discard()
                 raise
+        if neighbours:
+            sessions[0].progress.write(
+                f"warning: the suite measures {' and '.join(neighbours)} on this machine too: each run slows "
+                "the other down; stop one of them and run it again alone"
+            )
         return _run_repeats(sessions, interleaved_order([run.prepared.plan.repeats for run in runs]))
 
 
@@ -120,7 +127,7 @@ def _open_session(run: NamedRun, interrupts: Interrupts, quiet: bool) -> Iterato
         prepared,
         LogWriter(folder, prepared.header, interrupts.held, files),
         {"facts": facts, "reasons": reasons},
-        Progress(plan.repeats, quiet=quiet, name=run.name),
+        Progress(plan.repeats, quiet=quiet, name=run.name, unit=specification(plan.key.workload).UNIT),
         folder.with_name(plan.run_id + ".debug"),
         devices,
         interrupts,
@@ -129,6 +136,7 @@ def _open_session(run: NamedRun, interrupts: Interrupts, quiet: bool) -> Iterato
     try:
         yield session
     finally:
+        session.progress.close()
         session.log.abandon()
         session.clean()
 
@@ -204,7 +212,7 @@ def _run_repeat(session: Session, repeat: int) -> Completed:
     session.begin(repeat)
     run = run_quality if session.plan.settings.mode == "quality" else run_throughput
     done = run(session, repeat)
-    session.progress.finished(repeat, _describe(session.plan, done))
+    session.progress.finished(repeat, _describe(session.plan, done), done.window_ns / 1e9)
     if repeat == 0 and session.plan.fingerprint:
         take_fingerprint(session)
     return done

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suite.contract import WARMUP_STEPS
 from suite.contract.network import Network
 from suite.datasets.evict import evict
 from suite.harness.connection import interface_of
@@ -64,6 +65,10 @@ class Session:
         """The phase of the current repeat."""
         return self.worker.phase if self.worker else "start"
 
+    def _show_phase(self, phase: str) -> None:
+        warmup = self.run.units(self.repeat)[:WARMUP_STEPS] if phase == "window" else ()
+        self.progress.phase(self.repeat, phase, sum(warmup))
+
     def scratch(self, repeat: int) -> Path:
         """The only folder in which the worker of ``repeat`` may write."""
         return self._scratch.folder(f"repeat-{repeat}")
@@ -75,6 +80,7 @@ class Session:
         with self.interrupts.held():  # a signal here would leave a started worker running
             ended, remove = partial(workers.ended, number), partial(workers.remove, number)
             self.worker = stack.enter_context(WorkerProcess(command, debug_file, ended, remove, others))
+        self.worker.on_phase = self._show_phase
         for node in others:
             if problem := node.start(number):
                 failure = WorkerFailure("environment", "start", f"node {node.number}: {problem}")

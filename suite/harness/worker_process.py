@@ -54,6 +54,7 @@ class WorkerProcess:
         others: Sequence[RemoteNode] = (),
     ) -> None:
         self.phase = "start"  # the last phase that a rank entered
+        self.on_phase: Callable[[str], None] = lambda _: None  # called with each phase that rank 0 enters
         self._ranks: tuple[int, ...] = (0,)
         self._phases: dict[int, str] = {}
         self._waiting: dict[int, deque[dict[str, Any]]] = {}
@@ -261,6 +262,8 @@ class WorkerProcess:
         if not isinstance(phase, str) or not _PHASE.fullmatch(phase):
             raise WorkerFailure("protocol", self.phase, "expected the name of a phase, found something else")
         self.phase = self._phases[rank] = phase
+        if rank == 0:
+            self.on_phase(phase)
 
     def _rank_ended(self, rank: int, status: object) -> WorkerFailure:
         """The failure of a rank that ended without an event; ``status`` as in subprocess."""

@@ -30,5 +30,7 @@ def count(number: int, noun: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """A duration to the second, from two minutes on to the minute."""
+    """A duration to the second, from two minutes on to the minute, from three hours on to the hour."""
+    if seconds >= 10800:
+        return f"{seconds / 3600:.0f} h"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

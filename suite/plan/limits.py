@@ -7,8 +7,9 @@ from typing import Any
 
 from suite.containers.engines.container import CannotRun, Limits
 from suite.plan.errors import BadConfiguration
+from suite.plan.options import SECTIONS
 
-FIELDS = frozenset({"name", "cpus", "cpuset", "memory", "shm_size"})
+FIELDS = frozenset({"name", *SECTIONS["runtime"]})
 OPTION_OF_LIMIT = {"cpus": "cpus", "cpuset": "cpuset", "memory_bytes": "memory", "shm_bytes": "shm_size"}
 SHARED_MEMORY = 16 << 30  # bytes; loaders and NCCL use it; unused shared memory takes no memory
 

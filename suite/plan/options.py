@@ -195,6 +195,12 @@ RUN_OPTIONS = (
     BUNDLE,
 )  # fmt: skip
 
+# The fields of the sections `framework` and `runtime`, such as framework.threads=2.
+SECTIONS = {
+    "framework": ("python", "threads", "wait_policy", "fast"),
+    "runtime": ("cpus", "cpuset", "memory", "shm_size"),
+}
+
 # Former name -> current name. A verb that has the current option refuses the former name.
 RENAMED = {
     "form": "storage",
@@ -211,6 +217,11 @@ RENAMED = {
 def by_name(options: Iterable[Option] = RUN_OPTIONS) -> dict[str, Option]:
     """``options`` by name."""
     return {option.name: option for option in options}
+
+
+def path_in_section(name: str) -> str | None:
+    """``framework.threads`` for ``threads``, the name of a field of a section; None for any other name."""
+    return next((f"{section}.{name}" for section, fields in SECTIONS.items() if name in fields), None)
 
 
 def renamed(name: str, known: Iterable[str]) -> str | None:

@@ -44,27 +44,38 @@ def prepare_run(plan: Plan, resources: Resources, attempt: int) -> PreparedRun:
 
 
 def check_path_options(plan: Plan) -> None:
-    """StorageProblem for a path option whose folder cannot be written or whose disk is full."""
-    names = ["results_dir", "cache_dir", *(["data_root"] if plan.kind == CONVERSION else [])]
-    for name in names:
-        _check_path_option(name, getattr(plan.settings, name))
-
-
-def _check_path_option(name: str, folder: Path) -> None:
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK) or _read_only(existing):
-        raise StorageProblem(f"{name}: {folder} cannot be written; set {name.upper()} to a folder that can")
-    state = os.statvfs(existing)
-    free = state.f_bavail * state.f_frsize
-    if free < _NEEDED_BYTES:
+    """StorageProblem that names every path option whose folder cannot be written or whose disk is full."""
+    names = ["results_dir", "cache_dir", *(["data_root"] if _writes_data(plan) else [])]
+    problems = [(name, _problem(getattr(plan.settings, name))) for name in names]
+    found = [f"{name}: {problem}" for name, problem in problems if problem]
+    if found:
+        options = ", ".join(name.upper() for name, problem in problems if problem)
         raise StorageProblem(
-            f"{name}: expected {_NEEDED_BYTES >> 20} MiB free at {folder}, found {free >> 20} MiB; "
-            f"free space, or set {name.upper()} to another disk"
+            f"{'; '.join(found)}. Set {options} to a folder that can be written, with free space"
         )
 
 
-def _read_only(folder: Path) -> bool:
-    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+def _writes_data(plan: Plan) -> bool:
+    """Whether the run writes below ``data_root``: a conversion, or a dataset that is not there yet."""
+    if isinstance(plan.key, ConversionKey):
+        return True
+    name = specification(plan.key.workload).DATASETS[plan.key.scale]
+    generated = plan.key.data == "real" and plan.settings.storage == "files"
+    return generated and not (plan.settings.data_root / name).exists()
+
+
+def _problem(folder: Path) -> str | None:
+    """Why nothing can be written below ``folder``, which need not exist; None if it can."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not existing.is_dir():
+        return f"expected a folder, found a file at {existing}"
+    state = os.statvfs(existing)
+    if not os.access(existing, os.W_OK | os.X_OK) or state.f_flag & os.ST_RDONLY:
+        return f"{folder} cannot be written"
+    free = state.f_bavail * state.f_frsize
+    if free < _NEEDED_BYTES:
+        return f"expected {_NEEDED_BYTES >> 20} MiB free at {folder}, found {free >> 20} MiB"
+    return None
 
 
 def prepare_bundle(plan: Plan) -> Bundle | None:

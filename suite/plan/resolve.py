@@ -30,6 +30,11 @@ from suite.plan.runtime import FindEngine, choose_runtime, limits_of, threads_of
 from suite.plan.settings import Settings
 from suite.workloads import specification
 
+_RULES_OF_WORKLOAD = (  # the fields that harness and checker read of every workload
+    *("batches", "precisions", "synthetic_cycle", "first_loss", "quality", "initial_parameters"),
+    "fingerprint",
+)
+_RULES_OF_FINGERPRINT = ("batch", "losses", "tolerances")
 _REFERENCE_GPU_BYTES = 16 << 30  # a GPU with less memory does not hold the reference models' batches
 
 
@@ -50,11 +55,7 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
         why.append(f"batch max: probes before the run search the largest batch, starting at {key.batch}")
     rules_version = "practice" if division == "practice" else rulebook.LATEST
     rules = rulebook.load(rules_version)
-    if not rules.has("workloads", settings.workload):
-        raise RuleProblem(
-            f"workload: the rules {rules_version} have no file for {settings.workload}: write "
-            f"rules/{rules_version}/workloads/{settings.workload}.json (docs/adding-a-workload.md, Rules)"
-        )
+    _require_rules_of_workload(rules, settings.workload)
     limits = rules.limits
     # With several threads, a step of a few milliseconds takes up to three times as long: it waits for them.
     small_steps = key.scale == "mini" and not on_gpu
@@ -88,6 +89,26 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
         driver=machine.driver,
         collective=_collective(settings, key, "cuda" if on_gpu else "cpu"),
     )
+
+
+def _require_rules_of_workload(rules: rulebook.Rules, workload: str) -> None:
+    """RuleProblem if the rules of a new workload are missing, cannot be read, or lack a field."""
+    file, guide = f"rules/{rules.version}/workloads/{workload}.json", "docs/adding-a-workload.md, Rules"
+    if not rules.has("workloads", workload):
+        raise RuleProblem(
+            f"workload: the rules {rules.version} have no file for {workload}: write {file} ({guide})"
+        )
+    try:
+        held = rules.workload(workload)
+    except ValueError as error:
+        raise RuleProblem(f"{file}: expected JSON, found another text: {error}") from error
+    lacking = [name for name in _RULES_OF_WORKLOAD if name not in held]
+    fingerprint = held.get("fingerprint", {})
+    lacking += [
+        f"fingerprint.{name}" for name in _RULES_OF_FINGERPRINT if fingerprint and name not in fingerprint
+    ]
+    if lacking:
+        raise RuleProblem(f"{file}: expected the fields {', '.join(lacking)}, found none of them ({guide})")
 
 
 def requested_key(settings: Settings, machine: Machine) -> tuple[Key, str]:

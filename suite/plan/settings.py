@@ -15,7 +15,7 @@ from suite.plan.errors import BadConfiguration, did_you_mean, one_of
 from suite.plan.kubernetes_options import KubernetesOptions
 from suite.plan.kubernetes_options import parse as parse_kubernetes
 from suite.plan.limits import FIELDS, parse_limits
-from suite.plan.options import MAX, PATHS, RUN_OPTIONS, by_name
+from suite.plan.options import MAX, PATHS, RUN_OPTIONS, SECTIONS, by_name
 from suite.plan.slurm_options import SlurmOptions
 from suite.plan.slurm_options import parse as parse_launcher
 
@@ -23,7 +23,9 @@ _CHOICES = (
     *("phase", "scenario", "mode", "precision", "scale", "data", "cache", "storage", "loader", "division"),
     *("purpose", "strategy", "collective"),
 )
-_FRAMEWORK_FIELDS = {"name", "python", "threads", "wait_policy", "fast"}
+_FRAMEWORK_FIELDS = {"name", *SECTIONS["framework"]}
+_MOST = {"devices": 4096, "nodes": 1024, "framework.threads": 4096}  # the first two by the schema of the log
+_MOST_ROWS = 2**53 - 1  # of a batch: the largest integer that a log can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +190,12 @@ def _hyper(value: object) -> dict[str, str]:
 def _count(name: str, value: object) -> int | None:
     if value == "auto":
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    most = _MOST.get(name, _MOST_ROWS)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         others = f"auto, {MAX}" if name == "batch" else "auto"
-        raise BadConfiguration(f"{name}: expected {others} or a whole number from 1, found {value!r}")
+        raise BadConfiguration(
+            f"{name}: expected {others} or a whole number from 1 to {most}, found {value!r}"
+        )
     return value
 
 

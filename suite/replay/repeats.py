@@ -101,9 +101,10 @@ def _require_same_code(header: Mapping[str, Any], other_code: bool) -> None:
         return
     raise RuleProblem(
         f"code: expected {expected}, found {found}: this checkout differs from the code of the submission "
-        f"({_commit(header)}). Check that commit out in a separate worktree and replay there (python -m "
-        f"tools.code_commit {expected} finds a commit with this code); OTHER_CODE=1 replays with this "
-        "checkout's code, reports the difference, and never reaches L3"
+        f"({_commit(header)}). `.venv/bin/python -m tools.code_commit {expected}` prints the commits of this "
+        "clone with that code: check one out in another folder (git worktree add ../audited COMMIT) and "
+        "replay there; OTHER_CODE=1 replays with this checkout's code, reports the difference, and never "
+        "reaches L3"
     )
 
 

@@ -148,7 +148,9 @@ def read_statement(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise SystemProblem(f"{path}: {error.strerror}; --system names a TOML or JSON file") from None
+        raise SystemProblem(
+            f"{path}: {error.strerror}; `make system` writes a file to fill in, and --system names it"
+        ) from None
     try:
         stated = parse(content) if path.suffix == ".json" else tomllib.loads(content.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -184,6 +186,10 @@ def describe(record: Record, submitter: str, stated: Mapping[str, Any]) -> dict[
         raise MissingFacts(missing)
     value = {name: merged[name] for name in names()}
     wrong = defects(value)
+    if empty := sorted(
+        {d.field for d in wrong} & {name for name, field in stated.items() if field in ("", 0)}
+    ):
+        raise SystemProblem(f"expected a value for every name, found none yet for {', '.join(empty)}")
     if wrong:
         raise SystemProblem("\n".join(f"{d.field}: expected {d.expected}, found {d.found}" for d in wrong))
     return value

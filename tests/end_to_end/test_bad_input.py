@@ -23,7 +23,7 @@ CASES = [
     (("batch=-3",), 10, "a whole number from 1"),
     (("phase=train", "scenario=single_stream"), 10, "single_stream goes with phase=infer"),
     (("scale=mini", "division=closed"), 10, "scale mini goes with practice"),
-    (("workload.hyper.rat=1",), 10, "Key 'rat' is not in struct"),
+    (("workload.hyper.rat=1",), 10, "did you mean workload.hyper.rate?"),
     (("bundle=/nowhere", f"image=custom/image@sha256:{'a' * 64}"), 10, "leave out image="),
     (("bundle=/nowhere",), 13, "expected a folder written by `make fetch`"),
     (("precision=tf32",), 11, "precision tf32 cannot run in pytorch on cpu"),

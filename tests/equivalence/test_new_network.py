@@ -22,6 +22,10 @@ FILES = {
     "conf.yaml": "conf/workload/squeezenet.yaml",
     "rules.json": "rules/practice/workloads/squeezenet.json",
 }
+DRY_RUN = (
+    *(sys.executable, "-m", "suite", "run"),
+    *("workload=squeezenet", "framework=pytorch", "runtime=native", "dry=true"),
+)
 COUNT = """
 from suite.workloads import specification
 spec = specification("squeezenet")
@@ -72,15 +76,48 @@ def test_frameworks_agree(tree: Path, tmp_path: Path) -> None:
         assert compare.excesses(apart, "fp64") == {}
 
 
-def test_run_without_rules_of_its_workload_is_refused(tree: Path, tmp_path: Path) -> None:
-    rules = tree / FILES["rules.json"]
-    rules.rename(tmp_path / "rules.json")
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("conf.yaml", 10, "expected conf/workload/squeezenet.yaml, found no such file"),
+        ("rules.json", 14, "write rules/practice/workloads/squeezenet.json"),
+    ],
+)
+def test_missing_file_of_new_workload_is_named(
+    tree: Path, tmp_path: Path, name: str, code: int, message: str
+) -> None:
+    file = tree / FILES[name]
+    file.rename(tmp_path / name)
     try:
-        options = ("workload=squeezenet", "framework=pytorch", "runtime=native", "dry=true")
-        done = run_in(tree, sys.executable, "-m", "suite", "run", *options, code=14)
+        done = run_in(tree, *DRY_RUN, code=code)
     finally:
-        (tmp_path / "rules.json").rename(rules)
-    assert "write rules/practice/workloads/squeezenet.json" in done.stderr
+        (tmp_path / name).rename(file)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '"precisions"',
+            '"precision"',
+            "squeezenet.json: expected the fields precisions, found none of them",
+        ),
+        ('"tolerances"', '"tolerance"', "squeezenet.json: expected the fields fingerprint.tolerances"),
+        ('"variants": [', '"variants": ', "squeezenet.json: expected JSON, found another text"),
+    ],
+)
+def test_unusable_rules_of_new_workload_are_explained(tree: Path, old: str, new: str, message: str) -> None:
+    file = tree / FILES["rules.json"]
+    text = file.read_text()
+    file.write_text(text.replace(old, new))
+    try:
+        done = run_in(tree, *DRY_RUN, code=14)
+    finally:
+        file.write_text(text)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

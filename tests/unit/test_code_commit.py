@@ -33,6 +33,14 @@ def history(tmp_path: Path) -> tuple[Path, list[tuple[str, str]]]:
     return tmp_path, made
 
 
+def test_commit_of_another_branch_is_found(history: tuple[Path, list[tuple[str, str]]]) -> None:
+    root, made = history
+    commit, digest = made[-1]
+    git(root, "branch", "submission", commit)
+    git(root, "reset", "--quiet", "--hard", made[0][0])
+    assert list(commits_of(digest, root)) == [commit]
+
+
 def test_every_commit_is_found_by_its_code(history: tuple[Path, list[tuple[str, str]]]) -> None:
     root, made = history
     assert len({digest for _, digest in made}) == len(made)

@@ -122,7 +122,7 @@ def test_differences_in_what_is_measured_come_first_and_a_warning_last(
     assert names <= {one.name for one in found.meaning}
     text = to_text(list(blocks(found)))
     assert text.index("Differences: what is measured") < text.index("How far apart")
-    assert text.splitlines()[-1].startswith("NOT LIKE WITH LIKE: A and B differ in ")
+    assert text.splitlines()[-1].startswith("DIFFERENT SETTINGS: A and B differ in ")
     assert not found.as_dict()["like_with_like"]
     assert "NOT LIKE" not in to_text(list(blocks(compare(values["a"], values["same"]))))
 

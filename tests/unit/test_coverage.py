@@ -98,6 +98,18 @@ def test_coverage_never_has_an_overall_score(now: list[CoverageEntry], ready: li
     assert coverage.as_dict([], ORG, RULES)["complete"] is False
 
 
+def test_coverage_says_first_how_to_supply_digests(
+    now: list[CoverageEntry], ready: list[CoverageEntry]
+) -> None:
+    counts, digests, *_ = coverage.lines(now)
+    assert counts.startswith(f"closed: {len(now)} entries: 0 done")
+    assert digests.startswith(f"{len(now)} entries (jax, mxnet, pytorch, tensorflow) lack a container image")
+    assert all(
+        command in digests for command in ("`make image-lock`", "`make images`", "`make image-publish`")
+    )
+    assert not [line for line in coverage.lines(ready) if "image-lock" in line]
+
+
 def test_practice_results_do_not_count_for_closed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tree = Registrar(tmp_path / "submissions")
     assert tree.submit(result(tmp_path / "r")) == 0

@@ -168,7 +168,7 @@ def test_compare_takes_results_and_paths(tmp_path: Path) -> None:
     with pytest.raises(NotComparable, match="phase: train and infer"):
         suite.compare(a, infer)
     bf16 = write_good(tmp_path / "d", Good(key=replace(MINI, precision="bf16"), spread=spread))
-    assert repr(suite.compare(a, bf16)).splitlines()[-1].startswith("NOT LIKE WITH LIKE")
+    assert repr(suite.compare(a, bf16)).splitlines()[-1].startswith("DIFFERENT SETTINGS")
 
 
 # ---- environments --------------------------------------------------------------------------------------

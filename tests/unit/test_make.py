@@ -257,6 +257,11 @@ def test_bare_check_takes_the_newest_finished_result(
             ["submit", "--result", "r", "--submitter", "o", "--key", "a b", "--yes"],
         ),
         (["keygen"], ["keygen"]),
+        (
+            ["register", "SUBMITTER=o", "ORGANISATION=O"],
+            ["register", "--submitter", "o", "--organisation", "O"],
+        ),
+        (["system", "RESULT=r", "OUT=s.toml"], ["system", "--result", "r", "--out", "s.toml"]),
         (["keygen", "OUT=k.pem", "SUBMITTER=o"], ["keygen", "--out", "k.pem", "--submitter", "o"]),
         (["summary", "FORMAT=csv"], ["summary", "--format", "csv"]),
         (["data", "WORKLOAD=ncf", "FROM=a b"], ["data", "--workload", "ncf", "--from", "a b"]),

@@ -85,7 +85,7 @@ def test_ranking_states_what_differs_and_ends_with_what_is_unlike(values: Values
     head = next(line for line in text.splitlines() if "95 % interval" in line)
     assert "precision" in head
     assert "batch" in head
-    assert text.splitlines()[-1].startswith("NOT LIKE WITH LIKE: the results differ in ")
+    assert text.splitlines()[-1].startswith("DIFFERENT SETTINGS: the results differ in ")
     with pytest.raises(NotComparable, match="A and C are not comparable: they differ in phase"):
         rank([values["a"], values["same"], values["infer"]])
 

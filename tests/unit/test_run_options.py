@@ -33,8 +33,8 @@ OPTIONS = (
         ("workload.hyper=3", 10, "workload.hyper: expected names and values"),
         ("workload.hyper.rate=abc", 10, "workload.hyper.rate: expected a number such as 1e-3"),
         ("workload.hyper.rate=nan", 10, "expected a number"),
-        ("cache_dir=/dev/null/x", 15, "set CACHE_DIR"),
-        ("results_dir=/dev/null/x", 15, "set RESULTS_DIR"),
+        ("cache_dir=/dev/null/x", 15, "Set CACHE_DIR"),
+        ("results_dir=/dev/null/x", 15, "Set RESULTS_DIR"),
     ],
 )
 def test_wrong_option_is_refused(

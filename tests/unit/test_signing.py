@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +20,10 @@ from securesystemslib import signer
 
 from suite.cli import main
 from suite.log.strict import StrictError, decode
+from suite.submissions.registry import read_registry
 from suite.submissions.signing import dsse, keys, merkle
 
+ROOT = Path(__file__).resolve().parents[2]
 KIND = "application/vnd.in-toto+json"
 KEY = keys.generate()
 OTHER = keys.generate()
@@ -212,6 +215,33 @@ def test_keygen_writes_private_mode_and_never_overwrites(
     assert main(["keygen", "--out", str(file)]) == 2
     assert file.read_bytes() == before
     assert sorted(path.name for path in file.parent.iterdir()) == ["mine.pem"]
+
+
+def test_register_adds_the_key_to_the_registry_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, tree = tmp_path / "mine.pem", tmp_path / "submissions"
+    shutil.copytree(ROOT / "submissions" / "registry", tree / "registry")
+    before = read_registry(tree / "registry").keys
+    keys.write(KEY, file)
+    register = ["register", "--key", str(file), "--submissions", str(tree)]
+    mine = ["--submitter", "my-company", "--organisation", "My Company"]
+    assert main([*register, *mine[:3], ""]) == 2
+    assert "keys.0.organisation" in capsys.readouterr().err
+    assert read_registry(tree / "registry").keys == before
+    assert main([*register, *mine]) == 0
+    registry = read_registry(tree / "registry")
+    assert registry.faults == ()
+    (added,) = registry.keys[len(before) :]
+    assert (added.public, added.submitter, added.organisation) == (KEY.public, "my-company", "My Company")
+    content = (tree / "registry" / "keys.json").read_bytes()
+    assert main([*register, *mine]) == 0
+    assert "has this key already" in capsys.readouterr().out
+    assert main([*register, "--submitter", "another", "--organisation", "Another"]) == 2
+    assert "has this key for my-company" in capsys.readouterr().err
+    assert (tree / "registry" / "keys.json").read_bytes() == content
+    assert main([*register[:3], "--submissions", str(tmp_path), *mine]) == 2
+    assert "found no such file: run this in the project's folder" in capsys.readouterr().err
 
 
 def test_keygen_reports_unwritable_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,6 +129,25 @@ def test_missing_facts_are_listed_by_name_with_the_lines_to_fill_in(
     assert not (tmp_path / "root").exists()
 
 
+def test_system_file_is_written_once_and_submits_when_it_is_filled_in(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, root = tmp_path / "system.toml", tmp_path / "submissions"
+    assert main(["system", "--result", str(good), "--out", str(file)]) == 0
+    assert f"SYSTEM={file}" in capsys.readouterr().out
+    empty = file.read_text()
+    names = [line.split(" = ")[0] for line in empty.splitlines() if " = " in line]
+    assert submit(good, file, root) == 2
+    unfilled = f"expected a value for every name, found none yet for {', '.join(sorted(names))}"
+    assert unfilled in capsys.readouterr().err
+    assert not root.exists()
+    file.write_text("".join(f"{name} = {json.dumps(STATED[name])}\n" for name in names))
+    assert main(["system", "--result", str(good), "--out", str(file)]) == 2  # it would destroy the answers
+    assert "exists and is not overwritten" in capsys.readouterr().err
+    assert submit(good, file, root) == 0
+    assert rules_of(root) == set()
+
+
 @pytest.mark.parametrize("name", ["Example Labs", "../up", "registry", "", "a--b", "-a", "a/b"])
 def test_submitters_are_slugs(good: Path, statement: Path, tmp_path: Path, name: str) -> None:
     assert submit(good, statement, tmp_path / "root", name) == 2

@@ -217,7 +217,7 @@ def test_unknown_field_is_refused_with_a_hint(tmp_path: Path) -> None:
     file.write_text('coolign = "air"\n')
     with pytest.raises(system.SystemProblem, match="did you mean cooling"):
         system.read_statement(file)
-    with pytest.raises(system.SystemProblem, match="--system names a TOML or JSON file"):
+    with pytest.raises(system.SystemProblem, match="`make system` writes a file to fill in"):
         system.read_statement(tmp_path / "absent.toml")
     file.write_text("not toml")
     with pytest.raises(system.SystemProblem, match="expected TOML"):

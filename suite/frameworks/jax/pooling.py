@@ -30,25 +30,25 @@ def max_pool(x: Tensor, kernel: int, stride: int, edges: Edges) -> Tensor:
 
 
 def _forward(x: Tensor, kernel: int, stride: int, edges: Edges) -> tuple[Tensor, Any]:
-    """The maxima, and the place of each in its window, row by row."""
+    """The maxima, and the index of each in its window, row by row."""
     padded = jnp.pad(x, [(0, 0), *edges, (0, 0)], constant_values=-np.inf)
     rows, columns = ((side - kernel) // stride + 1 for side in padded.shape[1:3])
-    largest, place = None, None
+    largest, index = None, None
     for at in range(kernel * kernel):
         row, column = divmod(at, kernel)
         seen = padded[:, row : row + stride * (rows - 1) + 1 : stride]
         seen = seen[:, :, column : column + stride * (columns - 1) + 1 : stride]
         if largest is None:
-            largest, place = seen, jnp.zeros(seen.shape, jnp.uint8)
+            largest, index = seen, jnp.zeros(seen.shape, jnp.uint8)
         else:
             larger = (seen > largest) | jnp.isnan(seen)  # as lax.max: NaN stays visible
-            largest, place = jnp.where(larger, seen, largest), jnp.where(larger, np.uint8(at), place)
-    return largest, (place, x.shape)
+            largest, index = jnp.where(larger, seen, largest), jnp.where(larger, np.uint8(at), index)
+    return largest, (index, x.shape)
 
 
 def _backward(kernel: int, stride: int, edges: Edges, kept: Any, slopes: Tensor) -> tuple[Tensor]:
     """The pixels whose row and column leave the same remainders by the stride form one image each."""
-    place, (count, height, width, channels) = kept
+    index, (count, height, width, channels) = kept
     (above, _), (left, _) = edges
     blocks = -(-height // stride), -(-width // stride)
     wide = jnp.promote_types(slopes.dtype, jnp.float32)
@@ -70,7 +70,7 @@ def _backward(kernel: int, stride: int, edges: Edges, kept: Any, slopes: Tensor)
             for at in range((row + above) % stride, kernel, stride):
                 for over in range((column + left) % stride, kernel, stride):
                     moves = (at - row - above) // stride, (over - column - left) // stride
-                    chosen = shifted(place, *moves) == at * kernel + over
+                    chosen = shifted(index, *moves) == at * kernel + over
                     total += jnp.where(chosen, shifted(slopes, *moves).astype(wide), 0)
             images.append(total.astype(slopes.dtype))
     joined = jnp.stack(images, axis=3).reshape(count, *blocks, stride, stride, channels)

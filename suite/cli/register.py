@@ -1,0 +1,61 @@
+"""``python -m suite register``: add your public key to the registry of this checkout.
+
+It writes the entry to submissions/registry/keys.json, as a change to propose to the project. Signatures by
+the key then count in this checkout, and for others once the project has accepted the entry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from suite.cli.guard import UsageError
+from suite.cli.keygen import default_path, entry_of
+
+
+def main(args: argparse.Namespace) -> int:
+    """Add the entry; returns 0, also if the registry has it. UsageError for an unusable name or registry."""
+    from suite.rules import LATEST
+    from suite.rules.schemas import schemas_for
+    from suite.submissions.registry import read_registry
+    from suite.submissions.signing import keys
+    from suite.submissions.system import SLUG, slug
+
+    if not SLUG.fullmatch(args.submitter) or args.submitter == "registry":
+        raise UsageError(
+            f"--submitter: expected lower-case letters, digits and single hyphens, found {args.submitter!r}; "
+            f"perhaps {slug(args.submitter) or 'my-company'}"
+        )
+    file: Path = args.submissions / "registry" / "keys.json"
+    if not file.is_file():
+        raise UsageError(
+            f"expected the registry's {file}, found no such file: run this in the project's folder"
+        )
+    registry = read_registry(file.parent)
+    if registry.faults:
+        fault = registry.faults[0]
+        raise UsageError(f"{fault.location}: expected {fault.expected}, found {fault.found}")
+    public = keys.read((args.key or default_path()).expanduser()).public
+    known = {one.public.key_id: one.submitter for one in registry.keys}
+    if public.key_id in known:
+        if known[public.key_id] != args.submitter:
+            raise UsageError(
+                f"{file} has this key for {known[public.key_id]}: make another with `make keygen`"
+            )
+        print(f"{file} has this key already")
+        return 0
+    content = json.loads(file.read_bytes())
+    content["keys"].append(entry_of(public, args.submitter, args.organisation))
+    schemas = schemas_for(LATEST)
+    if not schemas.valid("registry_keys", content):
+        where, message = schemas.explain("registry_keys", content)[0]
+        raise UsageError(
+            f"the new entry breaks the schema of {file} at {where}: {message}; nothing was written"
+        )
+    new = file.with_name(".keys.json.new")
+    new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    new.replace(file)
+    print(f"added to {file}: key {public.key_id} of {args.submitter}")
+    print("Propose this change to the project as a pull request (docs/submitting.md).")
+    return 0
