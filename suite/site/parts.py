@@ -15,6 +15,7 @@ from suite.site.collect import Result
 from suite.site.html import Html, Node, join, tag, text, trusted
 from suite.workloads import names as workload_names
 
+_SHORT = 32  # characters that a cell shows in full
 _NAME = 20  # characters of a name in the first column
 DASH = "–"
 LEVELS = {
@@ -171,9 +172,12 @@ def head(label: str, *, numeric: bool = False, filtered: str = "") -> Html:
 
 
 def cell(value: Any, *, numeric: bool = False, sort: Any = None) -> Html:
-    """One cell of text; nothing is shown as a dash."""
-    content = DASH if value in (None, "") else value if isinstance(value, Html) else str(value)
-    return tag("td", content, class_="n" if numeric else None, data_sort=None if sort is None else repr(sort))
+    """One cell of text; nothing is shown as a dash, and what is long is cut by the style sheet."""
+    shown = DASH if value in (None, "") else str(value)
+    # Short ASCII needs neither a limit of its width nor isolation of its direction, which slow a large table.
+    plain = shown == DASH or (len(shown) <= _SHORT and shown.isascii())
+    kind = "n" if numeric else None if plain else "long"
+    return tag("td", shown, class_=kind, data_sort=None if sort is None else repr(sort))
 
 
 def definitions(rows: Iterable[tuple[str, Node]]) -> Html:
@@ -255,7 +259,7 @@ def result_row(result: Result, links: Links) -> Html:
     name = str(key_of(result, "workload") or result.row.run_id)
     shown = link(links.result(result.digest), text(name, _NAME))
     cells = [
-        tag("td", tag("span", shown, class_="struck") if result.rejected else shown),
+        tag("td", shown, class_=None if name.isascii() else "long"),
         cell(key_of(result, "framework")),
         cell(phase_of(result)),
         cell(key_of(result, "precision")),

@@ -3,7 +3,6 @@
 (function () {
   "use strict";
   var VERSION = "1";
-  document.documentElement.className += " scripted";
 
   function make(name, text, attributes) {
     var element = document.createElement(name);
@@ -282,11 +281,15 @@
     show();
   }
 
-  Array.prototype.forEach.call(document.querySelectorAll("table"), function (table) {
-    if (!table.tHead || !table.tBodies.length) return;
-    if (table.hasAttribute("data-filters")) filtered(table);
-    else sortable(table, null);
-  });
-  var holder = document.getElementById("compare");
-  if (holder) comparison(holder);
+  try {
+    Array.prototype.forEach.call(document.querySelectorAll("table"), function (table) {
+      if (!table.tHead || !table.tBodies.length) return;
+      if (table.hasAttribute("data-filters")) filtered(table);
+      else sortable(table, null);
+    });
+    var holder = document.getElementById("compare");
+    if (holder) comparison(holder);
+  } finally {
+    document.documentElement.className = "scripted ready"; // shows the tables, whatever happened
+  }
 })();
