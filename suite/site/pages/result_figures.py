@@ -21,18 +21,18 @@ _HALF = 580.0  # px: two figures side by side
 
 def repeats(result: Result) -> Node:
     """The five repeats as points and as a table."""
-    repeats = [one for one in result.facts["repeats"] if one["window_ns"]]
-    if not repeats:
+    completed = [one for one in result.facts["repeats"] if one["window_ns"]]
+    if not completed or result.row.group[2] == "quality":
         return None
     unit = result.row.unit
     names = (f"{unit}/s", "window / s", unit, "median step / ms")
     heads = ["repeat", *(parts.head(name, numeric=True) for name in names)]
-    rows = [tag("tr", tag("th", str(one["index"]), scope="row"), _repeat_cells(one)) for one in repeats]
+    rows = [tag("tr", tag("th", str(one["index"]), scope="row"), _repeat_cells(one)) for one in completed]
     points = tuple(
-        Point(float(one["index"]), 1e9 * one["units"] / one["window_ns"]) for one in repeats if one["units"]
+        Point(float(one["index"]), 1e9 * one["units"] / one["window_ns"]) for one in completed if one["units"]
     )
     drawn = None
-    if points and result.row.group[2] != "quality":
+    if points:
         axis = Axis("repeat", ticks=tuple(point.x for point in points))
         title, note = "Throughput of each repeat", "the vertical axis does not begin at 0"
         series = [Series("", points, style(0), line=False)]
@@ -112,8 +112,10 @@ def telemetry(result: Result, details: Mapping[str, Any]) -> Node:
         for name in TELEMETRY
         if not found[name]["reason"]
     ]
-    absent = [
-        f"{found[name]['label']} ({found[name]['reason']})" for name in TELEMETRY if found[name]["reason"]
-    ]
-    note = tag("p", f"Not sampled: {'; '.join(absent)}.", class_="note") if absent else None
+    absent: dict[str, list[str]] = {}
+    for name in TELEMETRY:
+        if found[name]["reason"]:
+            absent.setdefault(found[name]["reason"], []).append(found[name]["label"])
+    texts = [f"{', '.join(labels)} ({reason})" for reason, labels in absent.items()]
+    note = tag("p", f"Not sampled: {'; '.join(texts)}.", class_="note") if texts else None
     return tag("section", tag("h2", "Telemetry over the run"), tag("div", drawn, class_="plots"), note)
