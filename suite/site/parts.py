@@ -298,7 +298,7 @@ def resources_table(results: Sequence[Result], links: Links, caption: str) -> Ht
         if any(result.facts["resources"][one[0]]["value"] is not None for result in shown_results)
     ]
     heads = [
-        *(head(name) for name in ("framework", "phase", "precision")),
+        *(head(name) for name in ("workload", "framework", "phase", "precision")),
         head("batch", numeric=True),
         head("device"),
         *(head(label, numeric=True) for _, label in columns),
@@ -311,7 +311,8 @@ def _resources_row(result: Result, links: Links, columns: Sequence[str]) -> Html
     metrics = {name: Metric(**value) for name, value in result.facts["resources"].items()}
     return tag(
         "tr",
-        tag("td", link(links.result(result.digest), str(key_of(result, "framework") or DASH))),
+        tag("td", link(links.result(result.digest), str(key_of(result, "workload") or DASH))),
+        cell(key_of(result, "framework")),
         cell(phase_of(result)),
         cell(key_of(result, "precision")),
         cell(batch_of(result), numeric=True, sort=batch_of(result)),

