@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,26 @@ AXE = Path(__file__).parents[1] / "fixtures" / "axe" / "axe.min.js"
 CHROMIUM, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 MISSING = "" if CHROMIUM and DRIVER else "chromium and chromium-driver are not installed"
 _OWN = ("file:", "data:", "about:", "chrome:")
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET of sched.h
+
+
+@contextmanager
+def without_network() -> Iterator[bool]:
+    """A network namespace with nothing but a loopback device, for this thread and what it starts.
+
+    Yields whether the kernel allowed it, as it does to root.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path(f"/proc/self/task/{libc.gettid()}/ns/net").open("rb") as before:
+        if libc.unshare(_NEW_NETWORK):
+            yield False
+            return
+        try:
+            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+            yield True
+        finally:
+            if libc.setns(before.fileno(), _NEW_NETWORK):
+                raise OSError(ctypes.get_errno(), "cannot return to the network of the tests")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,10 +29,22 @@ SUBMISSIONS = Path(__file__).parents[2] / "submissions"
 RESULTS = len(list(SUBMISSIONS.glob("*/*/*/*/*/run.jsonl"))) + 2
 
 
+@pytest.fixture(scope="module", autouse=True)
+def isolated() -> Iterator[bool]:
+    with browser.without_network() as isolated:
+        yield isolated
+
+
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[webdriver.Chrome]:
+def chromium(isolated: bool) -> Iterator[webdriver.Chrome]:
     with browser.browser() as driver:
         yield driver
+
+
+def test_the_browser_has_no_network(isolated: bool) -> None:
+    if not isolated:
+        pytest.skip("only root may leave the network")
+    assert [name for _, name in socket.if_nameindex()] == ["lo"]
 
 
 @pytest.fixture(scope="module")
