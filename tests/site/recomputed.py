@@ -43,7 +43,7 @@ def nearest_rank(values: Iterable[float], percent: int) -> float:
 
 
 class Log:
-    """The events of one log of a training on one device."""
+    """The events of one log of a run on one device."""
 
     def __init__(self, path: Path) -> None:
         self.events = [json.loads(line) for line in path.read_text().splitlines()]
@@ -85,7 +85,7 @@ class Log:
         return increase, span
 
 
-def numbers(path: Path, unit: str) -> dict[str, list[str]]:
+def numbers(path: Path) -> dict[str, list[str]]:
     """The texts that a page shows, by the ``data-metric`` of their cells, in their order."""
     log = Log(path)
     windows = [end["window"]["ns"] for end in log.all("repeat_end")]
@@ -122,8 +122,8 @@ def numbers(path: Path, unit: str) -> dict[str, list[str]]:
             four_digits(nearest_rank(log.durations(index), 50) / 1e6) for index in range(5)
         ],
     }
-    del unit
-    return found | _of_machine(log, ends, windows) | _losses(log)
+    trained = log.events[0]["data"]["key"]["phase"] == "train"
+    return found | _of_machine(log, ends, windows) | (_losses(log) if trained else {})
 
 
 def _losses(log: Log) -> dict[str, list[str]]:
