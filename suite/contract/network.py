@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import random
 import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic, sleep
+
+_CHOSEN_BY_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_USUAL = range(32_768, 61_000)  # Linux's default
+_PORTS = range(10_000, 65_536)
+_FEW = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,35 @@ def connect(host: str, port: int, seconds: float) -> socket.socket:
         found.settimeout(None)
         keep_alive(found)
         return found
+
+
+def unused_ports(address: str, count: int) -> list[int]:
+    """Ports of this machine's ``address`` that nothing uses, for processes that bind them in a few seconds.
+
+    They are none of those that the kernel gives to connections, if it leaves enough of them: one of those
+    could be taken in the meantime. OSError if ``address`` is not of this machine, or if none is found.
+    """
+    try:
+        first, last = map(int, _CHOSEN_BY_KERNEL.read_text().split())
+        given = range(first, last + 1)
+    except (OSError, ValueError):
+        given = _USUAL
+    candidates: Sequence[int] = [port for port in _PORTS if port not in given]
+    if len(candidates) < _FEW:
+        candidates = _PORTS
+    chosen: list[int] = []
+    with ExitStack() as held:
+        for port in random.SystemRandom().sample(candidates, len(candidates)):
+            try:
+                held.enter_context(socket.create_server((address, port)))
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    raise
+                continue
+            chosen.append(port)
+            if len(chosen) == count:
+                return chosen
+    raise OSError(f"expected {count} unused ports of {address}, found {len(chosen)}")
 
 
 def keep_alive(connection: socket.socket) -> None:

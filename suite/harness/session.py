@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite.contract import WARMUP_STEPS
-from suite.contract.network import Network
+from suite.contract.network import Network, unused_ports
 from suite.datasets.evict import evict
 from suite.harness.connection import interface_of
 from suite.harness.interrupts import Interrupts
@@ -93,9 +92,9 @@ class Session:
         job = self.run.job(repeat, self.scratch(repeat))
         if self.others:
             address = self.others[0].near_address
-            with socket.create_server((address, 0)) as one, socket.create_server((address, 0)) as other:
-                ports = one.getsockname()[1], other.getsockname()[1]
-            network = Network(address, address, interface_of(address), *ports, secrets.token_hex(16))
+            barrier, exchange = unused_ports(address, 2)
+            secret = secrets.token_hex(16)
+            network = Network(address, address, interface_of(address), barrier, exchange, secret)
             job["network"] = asdict(network)
         return job
 

@@ -14,7 +14,7 @@ from suite.site.html import Html, Node, join, tag, text, trusted
 _ASSETS = Path(__file__).with_name("assets")
 PRACTICE = "Practice: results of mini scale, which are no submissions."
 GENERATOR = "dl-benchmark-suite"
-# Tables that the script changes are laid out once, after it: the style sheet hides them until then.
+# The style sheet hides tables that the script changes until it has run: they do not jump.
 _FIRST = 'document.documentElement.className = "scripted";'
 _NAVIGATION = (
     ("index.html", "Results"),

@@ -22,6 +22,7 @@ from time import monotonic
 from typing import IO, Any
 
 from suite.contract import Key, Network
+from suite.contract.network import unused_ports
 from suite.contract.traits import traits_of
 from suite.frameworks.common import die_with
 from suite.worker.channel import Channel
@@ -145,9 +146,7 @@ def helpers(
         yield RunningHelpers()
         return
     if network is None:
-        with socket.socket() as free:
-            free.bind((_LOOPBACK, 0))
-            port = free.getsockname()[1]
+        (port,) = unused_ports(_LOOPBACK, 1)
         values: dict[str, str | int] = {"server": _LOOPBACK, "address": _LOOPBACK, "port": port}
     else:
         values = {"server": network.node_0, "address": network.address, "port": network.exchange_port}

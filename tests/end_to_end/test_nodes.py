@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 import yaml
 
 from suite.checker import check_result
+from suite.contract.network import unused_ports
 from tests.end_to_end.command import ROOT, all_ended, command, workers_of
 
 DIGEST = "sha256:" + "5e" * 32
@@ -30,9 +30,7 @@ class Nodes:
         self.folder = folder
         self.results = folder / "results"
         self.programs: list[subprocess.Popen[str]] = []
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        (self.port,) = unused_ports("127.0.0.1", 1)
         self.token = secrets.token_hex(32)
 
     def start(self, number: int, *options: str, join_s: int = 120, **which: str) -> None:
@@ -194,7 +192,7 @@ def ranks_of(program: subprocess.Popen[str], timeout: float = 60) -> tuple[list[
 @pytest.mark.parametrize("lost", ["a rank", "node 1"])
 def test_lost_rank_of_another_node_ends_the_run_and_is_named(lost: str, nodes: Nodes) -> None:
     for number in range(2):  # with steps so long that the window lasts half a minute
-        nodes.start(number, *TRAINING, "telemetry=false", "batch=8192", "data=synthetic")
+        nodes.start(number, *TRAINING, "telemetry=false", "batch=400000", "data=synthetic")
     nodes.wait_for("clock", 4)  # two at the start of the repeat, two at the start of the window
     processes = [ranks_of(program) for program in nodes.programs]
     (rank,) = processes[1][1]

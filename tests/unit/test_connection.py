@@ -7,9 +7,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from suite.contract.network import unused_ports
 from suite.harness.connection import Connection, ConnectionLost, admit, join
 
 TOKEN = "5e" * 32
@@ -89,3 +91,18 @@ def test_joining_gives_up_in_time() -> None:
     with pytest.raises(ConnectionLost):
         join("127.0.0.1", port, TOKEN, number=1, seconds=0.5)
     assert time.monotonic() - began < 10
+
+
+def test_unused_ports_are_not_those_that_the_kernel_gives_to_connections() -> None:
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    ports = unused_ports("127.0.0.1", 3)
+    assert len(set(ports)) == 3
+    assert not any(first <= port <= last for port in ports)
+    for port in ports:
+        with socket.create_server(("127.0.0.1", port)):
+            pass
+
+
+def test_no_port_of_another_machine_is_unused() -> None:
+    with pytest.raises(OSError, match="assign"):
+        unused_ports("192.0.2.1", 1)

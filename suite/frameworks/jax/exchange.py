@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from socket import socket
 from time import monotonic, monotonic_ns, sleep
 from typing import Any
 
@@ -26,6 +25,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from suite.contract import Job
+from suite.contract.network import unused_ports
 from suite.frameworks.arrivals import HostArrivals
 from suite.frameworks.common import variables
 
@@ -168,10 +168,8 @@ def _coordinator(job: Job) -> str:
         return f"{job.network.node_0}:{job.network.exchange_port}"
     file = Path(job.scratch_dir) / "coordinator"
     if job.rank == 0:
-        with socket() as free:
-            free.bind((_HOST, 0))
-            draft = file.with_suffix(".draft")
-            draft.write_text(f"{_HOST}:{free.getsockname()[1]}")
+        draft = file.with_suffix(".draft")
+        draft.write_text(f"{_HOST}:{unused_ports(_HOST, 1)[0]}")
         draft.replace(file)  # the other ranks see a whole file
     until = monotonic() + _SETUP_S
     while not file.exists():
