@@ -14,7 +14,7 @@ from time import monotonic, sleep
 _CHOSEN_BY_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _USUAL = range(32_768, 61_000)  # Linux's default
 _PORTS = range(10_000, 65_536)
-_FEW = 100
+_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ def unused_ports(address: str, count: int) -> list[int]:
     except (OSError, ValueError):
         given = _USUAL
     candidates: Sequence[int] = [port for port in _PORTS if port not in given]
-    if len(candidates) < _FEW:
+    if len(candidates) < _TRIES:
         candidates = _PORTS
     chosen: list[int] = []
     with ExitStack() as held:
-        for port in random.SystemRandom().sample(candidates, len(candidates)):
+        for port in random.SystemRandom().sample(candidates, _TRIES):
             try:
                 held.enter_context(socket.create_server((address, port)))
             except OSError as error:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.contract.network import unused_ports
 from tests.end_to_end.command import ROOT, all_ended
 
 PACKAGES = (
@@ -144,7 +145,7 @@ def node_names(nodes: int) -> list[str]:
 
 def _configuration(plugins: Path, folder: Path, nodes: int) -> str:
     host, user = socket.gethostname().split(".")[0], getpass.getuser()
-    controller, *ports = _free_ports(1 + nodes)
+    controller, *ports = unused_ports("127.0.0.1", 1 + nodes)
     settings = {
         "ClusterName": "test",
         "SlurmctldHost": f"{host}(127.0.0.1)",
@@ -182,14 +183,6 @@ def _configuration(plugins: Path, folder: Path, nodes: int) -> str:
         f"PartitionName=debug Nodes={','.join(node_names(nodes))} Default=YES MaxTime=INFINITE State=UP"
     ]
     return "\n".join(lines) + "\n"
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _wait_until_idle(slurm: Slurm) -> None:

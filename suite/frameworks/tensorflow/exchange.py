@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from suite.contract import Job, Network
-from suite.contract.network import connect
+from suite.contract.network import connect, unused_ports
 from suite.frameworks.common import variables
 from suite.frameworks.tensorflow.arrivals import WallArrivals
 
@@ -141,10 +141,11 @@ def agree_on_ports(folder: Path, rank: int, size: int) -> list[int]:
     A rank reserves its port until all ranks have theirs. TimeoutError if a rank is missing for 30 minutes.
     """
     files = [folder / f"port-{each}" for each in range(size)]
+    (port,) = unused_ports(_HOST, 1)
     with socket.socket() as reserved:
-        reserved.bind((_HOST, 0))
+        reserved.bind((_HOST, port))
         draft = folder / f"port-{rank}.draft"
-        draft.write_text(str(reserved.getsockname()[1]))
+        draft.write_text(str(port))
         draft.replace(files[rank])  # the other ranks see a whole file
         until = monotonic() + _SETUP_S
         while not all(file.exists() for file in files):
@@ -160,9 +161,10 @@ def agree_on_addresses(network: Network, rank: int, size: int) -> list[str]:
 
     A rank reserves its port until it knows those of all ranks. OSError if a rank is missing for 5 minutes.
     """
+    (port,) = unused_ports(network.address, 1)
     with socket.socket() as reserved:
-        reserved.bind((network.address, 0))
-        own = f"{network.address}:{reserved.getsockname()[1]}"
+        reserved.bind((network.address, port))
+        own = f"{network.address}:{port}"
         if rank:
             with connect(network.node_0, network.exchange_port, _MEETING_S) as leader:
                 leader.sendall(f"{network.secret} {rank} {own}\n".encode())
