@@ -64,19 +64,11 @@ def cases() -> Iterator[tuple[str, Callable[..., Any], Callable[..., Any], list[
         image = draw("image", 2, *sides, 3)
         for kind, values in (("values", image), ("ties", np.maximum(image, 0).round(1))):
             name = f"pool {kernel} {stride} {edges} {kind}"
-            ours = partial(_positionally, max_pool, kernel, stride, edges)
-            yield name, ours, partial(reduced, kernel=kernel, stride=stride, edges=edges), [values]
+            window: dict[str, Any] = {"kernel": kernel, "stride": stride, "edges": edges}
+            yield name, partial(max_pool, **window), partial(reduced, **window), [values]
     image = 100 + draw("image", 4, 6, 5, 3)  # a mean far from zero
-    ours = partial(_first, layers.normalise, 1e-3)
-    yield "normalisation", ours, normalised, [image, draw("gamma", 3), draw("beta", 3)]
-
-
-def _positionally(function: Any, kernel: int, stride: int, edges: Any, x: Any) -> Any:
-    return function(x, kernel, stride, edges)
-
-
-def _first(function: Any, epsilon: float, *arguments: Any) -> Any:
-    return function(*arguments, epsilon)[0]
+    arguments = [image, draw("gamma", 3), draw("beta", 3)]
+    yield "normalisation", lambda *given: layers.normalise(*given, 1e-3)[0], normalised, arguments
 
 
 def main(framework: str, file: str) -> None:

@@ -164,10 +164,13 @@ class Framework(BaseFramework):
 class PinnedResults(Results):
     """Outputs of steps on a GPU, each copied to pinned memory of the host while later steps compute."""
 
+    def __init__(self, framework: Framework) -> None:
+        super().__init__(framework)
+        self._pinned = SingleDeviceSharding(framework.device, memory_kind="pinned_host")
+
     def keep(self, tensor: Tensor) -> None:
         """See :class:`suite.frameworks.common.Results`."""
-        pinned = SingleDeviceSharding(self._framework.device, memory_kind="pinned_host")
-        super().keep(jax.device_put(tensor, pinned))
+        super().keep(jax.device_put(tensor, self._pinned))
 
 
 def _cuda_versions() -> dict[str, str | None]:

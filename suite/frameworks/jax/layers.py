@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Self  # not in Python 3.10
 
 Tensor = Any
-_ALIGNMENT = 8  # channels of half-precision convolutions on tensor cores are multiples of this
+ALIGNMENT = 8  # sizes of half-precision products and convolutions on tensor cores are multiples of this
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
     if weight.shape[:2] == (1, 1) and not any(layer.padding) and on_cpu:
         # A product of matrices, whose gradient XLA computes several times faster on a CPU.
         output = x[:, ::stride, ::stride] @ weight[0, 0]
-    elif x.shape[3] % _ALIGNMENT and x.dtype.itemsize == 2 and not on_cpu:
+    elif x.shape[3] % ALIGNMENT and x.dtype.itemsize == 2 and not on_cpu:
         output = convolve_blocks(x, weight, stride, layer.padding)
     else:
         output = convolve(x, weight, stride, [(edge, edge) for edge in layer.padding])
@@ -117,7 +117,7 @@ def convolve_blocks(x: Tensor, weight: Tensor, stride: int, padding: Sequence[in
     weight = jnp.pad(weight, [*missing, (0, 0), (0, 0)])
     weight = weight.reshape(reach[0], stride, reach[1], stride, channels, outputs)
     weight = weight.transpose((0, 2, 1, 3, 4, 5)).reshape(*reach, -1, outputs)
-    more = -x.shape[3] % _ALIGNMENT
+    more = -x.shape[3] % ALIGNMENT
     return convolve(
         jnp.pad(x, [(0, 0)] * 3 + [(0, more)]),
         jnp.pad(weight, [(0, 0)] * 2 + [(0, more), (0, 0)]),

@@ -20,7 +20,6 @@ Tensor = Any
 State = tuple[Tensor, Tensor]  # hidden and cell, each [B, H]
 
 UNROLL = 7  # on a GPU, which waits between iterations; with 35 the kernels of lstm_ptb train took 15 % longer
-_ALIGNMENT = 8  # sizes of half-precision products on tensor cores are multiples of this
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,10 @@ def lstm(
     if state is None:
         state = (jnp.zeros((rows, size), inputs.dtype),) * 2
     if inputs.dtype.itemsize == 2:  # XLA would pad the operands of the product anew in every step
-        more = -size % _ALIGNMENT
+        more = -size % layers.ALIGNMENT
         kernel, recurrent, bias = (_pad_gates(weight, more) for weight in (kernel, recurrent, bias))
         recurrent = _pad_last(recurrent, more)
-        state = tuple(jnp.pad(one, ((0, -rows % _ALIGNMENT), (0, more))) for one in state)
+        state = tuple(jnp.pad(one, ((0, -rows % layers.ALIGNMENT), (0, more))) for one in state)
     sums = project(inputs, kernel, bias)
     sums = jnp.pad(sums, ((0, 0), (0, len(state[0]) - rows), (0, 0)))
     outputs, cell = _recurrence(sums, recurrent, *state)
