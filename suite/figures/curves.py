@@ -20,6 +20,7 @@ from suite.figures.results import (
     order,
     panels,
     subject_of,
+    watermark,
 )
 from suite.figures.svg import Figure
 
@@ -45,8 +46,8 @@ def curve_figures(
             drawn += [_distributions(panel, known[start : start + _MOST_LINES]) for start in starts]
             continue
         for one, curves in found:
-            watermark = "practice" if one.group[0] == "practice" else ""
-            drawn += [figure.with_watermark(watermark) for figure in _of_one(one, curves, metric)]
+            across = watermark(one.group[0])
+            drawn += [figure.with_watermark(across) for figure in _of_one(one, curves, metric)]
     return drawn
 
 
@@ -74,4 +75,4 @@ def _distributions(panel: Panel, some: Sequence[tuple[Measured, Curves]]) -> Fig
     title = f"Distribution of step times: {subject_of(panel.results[0].settings)}"
     notes = panel.notes("all measured steps of all repeats")
     figure = cumulative(title, Axis("step time", "ms"), samples, subtitle=panel.common(), notes=notes)
-    return figure.with_watermark("practice" if panel.group[0] == "practice" else "")
+    return figure.with_watermark(watermark(panel.group[0]))

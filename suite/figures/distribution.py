@@ -23,6 +23,7 @@ from suite.figures.svg import (
     sentences,
     width_of,
 )
+from suite.log.statistics import percentile
 
 _TALL = 220.0
 _PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
@@ -38,11 +39,6 @@ class Sample:
     name: str
     values: tuple[float, ...]
     style: Style = STYLES[0]
-
-
-def percentile(ordered: Sequence[float], percent: int) -> float:
-    """The smallest of the sorted values with at least ``percent`` % at or below it (nearest rank)."""
-    return ordered[-(-len(ordered) * percent // 100) - 1]
 
 
 def histogram(
@@ -146,7 +142,7 @@ def _steps(one: Sample, end: float, x: Callable[[float], float], y: Callable[[fl
 
 def _end(samples: Sequence[Sample]) -> float:
     """The largest value within the axis: few values far beyond would flatten the rest."""
-    usual = [percentile(sorted(one.values), 99) for one in samples if one.values]
+    usual = [percentile(one.values, 99) for one in samples if one.values]
     largest = max((value for one in samples for value in one.values), default=0.0)
     return _FAR * max(usual) if usual and 0 < _FAR * max(usual) < largest else math.inf
 

@@ -114,6 +114,11 @@ class Panel:
         return notes
 
 
+def watermark(division: str) -> str:
+    """The text across the figures of a division; empty where there is none."""
+    return "practice" if division == "practice" else ""
+
+
 def obvious(name: str, settings: Mapping[str, Any]) -> bool:
     """Whether a setting has the value that a reader assumes."""
     value = settings.get(name)
@@ -310,7 +315,7 @@ def _lines_over_axis(
         notes=panel.notes(_INTERVAL if any(point.low is not None for point in points) else ""),
         ideal=f"ideal: in proportion to the {AXES[axis].label}" if with_ideal else "",
     )
-    return figure.with_watermark("practice" if panel.group[0] == "practice" else "")
+    return figure.with_watermark(watermark(panel.group[0]))
 
 
 def framework_of(one: Measured) -> str:
@@ -375,4 +380,4 @@ def _ordered(panel: Panel, asked: Shown) -> Figure:
         notes=panel.notes(_INTERVAL if any(dot.low is not None for dot in shown) else ""),
         lowest_first=asked.lowest_first,
     )
-    return figure.with_watermark("practice" if panel.group[0] == "practice" else "")
+    return figure.with_watermark(watermark(panel.group[0]))

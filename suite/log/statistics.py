@@ -14,7 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from operator import mul, sub
+from typing import TypeVar
 
+Number = TypeVar("Number", int, float)
 REPEATS = 5
 INTERVAL = 1.242  # t(0.975, 4 degrees of freedom) / sqrt(5) = 2.7764 / 2.2361
 
@@ -70,10 +72,10 @@ def durations(timestamps_ns: Sequence[int]) -> tuple[int, ...]:
     return tuple(end - before for end, before in zip(timestamps_ns, (0, *timestamps_ns), strict=False))
 
 
-def percentile(values: Sequence[int], percent: int) -> int:
+def percentile(values: Sequence[Number], percent: int) -> Number:
     """The nearest-rank percentile: the smallest value with at least ``percent`` % at or below it.
 
-    It is one of the values, so it stays an integer. Raises ValueError on no values or percent outside 1..100.
+    It is one of the values: an integer stays one. Raises ValueError on no values or percent outside 1..100.
     """
     if not values or not 1 <= percent <= 100:
         raise ValueError(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from suite.compare.result_row import OOM
 from suite.contract import CONVERSION
+from suite.figures.results import watermark
 from suite.figures.svg import Figure
 from suite.log.units import count, quantity, significant
 from suite.metrics.metric import Metric
@@ -69,8 +70,7 @@ def badge(words: str, kind: str, title: str | None = None) -> Html:
 def division_badge(result: Result) -> Html:
     """The division of a result."""
     division = result.row.group[0]
-    known = {"closed": "closed", "open": "open", "practice": "practice"}
-    return badge(division, known.get(division, "unknown"))
+    return badge(division, division if division in ("closed", "open", "practice") else "unknown")
 
 
 def level_badge(result: Result) -> Html | str:
@@ -102,6 +102,24 @@ def score(result: Result) -> tuple[Metric | None, Metric | None, Metric | None]:
     names = ("throughput_per_s", "throughput_low_per_s", "throughput_high_per_s")
     value, low, high = (metrics.get(name) for name in names)
     return value, low, high
+
+
+def rate_of(repeat: Mapping[str, Any]) -> float | None:
+    """Units per second of one of the repeats of a result's facts; None without a window or units."""
+    units, window_ns = repeat["units"], repeat["window_ns"]
+    return 1e9 * units / window_ns if units and window_ns else None
+
+
+def rates_of(result: Result) -> list[float]:
+    """The throughput of each repeat that has one; a quality run has none."""
+    if result.row.group[2] == "quality":
+        return []
+    return [rate for one in result.facts["repeats"] if (rate := rate_of(one)) is not None]
+
+
+def watermark_of(result: Result) -> str:
+    """The text across the figures of a result; empty unless it is practice."""
+    return watermark(result.row.group[0])
 
 
 def value_of(metric: Metric | None) -> float | None:

@@ -77,11 +77,6 @@ def _row(result: Result, facts: list[int]) -> dict[str, Any]:
     assert value is not None
     number = parts.value_of(value)
     assert number is not None
-    repeats = [
-        1e9 * one["units"] / one["window_ns"]
-        for one in result.facts["repeats"]
-        if one["units"] and one["window_ns"] and result.row.group[2] != "quality"
-    ]
     ends = [parts.value_of(end) for end in (low, high)]
     same = [parts.key_of(result, "workload"), parts.phase_of(result), result.row.group[2], value.unit]
     return {
@@ -93,6 +88,6 @@ def _row(result: Result, facts: list[int]) -> dict[str, Any]:
         "value": number,
         "shown": f"{significant(number)} {value.unit}",
         "interval": "" if None in ends else " to ".join(significant(end) for end in ends if end is not None),
-        "repeats": [float(f"{one:.6g}") for one in repeats],
+        "repeats": [float(f"{one:.6g}") for one in parts.rates_of(result)],
         "facts": facts,
     }

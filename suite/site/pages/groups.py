@@ -49,26 +49,21 @@ def _drawn(results: Sequence[Result], ids: str) -> list[Html]:
     if len(known) < 2:
         return []
     name = "time_to_quality" if known[0].row.group[2] == "quality" else "throughput"
-    practice = "practice" if known[0].row.group[0] == "practice" else ""
+    across = parts.watermark_of(known[0])
     drawn = figures(map(_as_measured, known[:_MOST_DRAWN]), name)
-    return [parts.plot(figure, f"{ids}-{number}", practice) for number, figure in enumerate(drawn)]
+    return [parts.plot(figure, f"{ids}-{number}", across) for number, figure in enumerate(drawn)]
 
 
 def _as_measured(result: Result) -> Measured:
     """A result as figures of many results take it."""
     division, data, mode = result.row.group
-    rates = [
-        1e9 * one["units"] / one["window_ns"]
-        for one in result.facts["repeats"]
-        if one["units"] and one["window_ns"]
-    ]
     return Measured(
         (division, str(parts.key_of(result, "scale")), data, mode),
         result.facts["settings"],
         result.row.status,
         result.row.why,
         result.row,
-        {"throughput_per_s": rates} if mode != "quality" else {},
+        {"throughput_per_s": parts.rates_of(result)},
         result.facts["code"],
     )
 

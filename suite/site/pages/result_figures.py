@@ -28,31 +28,24 @@ def repeats(result: Result) -> Node:
     names = (f"{unit}/s", "window / s", unit, "median step / ms")
     heads = ["repeat", *(parts.head(name, numeric=True) for name in names)]
     rows = [tag("tr", tag("th", str(one["index"]), scope="row"), _repeat_cells(one)) for one in completed]
-    points = tuple(
-        Point(float(one["index"]), 1e9 * one["units"] / one["window_ns"]) for one in completed if one["units"]
-    )
+    points = tuple(Point(float(one["index"]), rate) for one in completed if (rate := parts.rate_of(one)))
     drawn = None
     if points:
         axis = Axis("repeat", ticks=tuple(point.x for point in points))
         title, note = "Throughput of each repeat", "the vertical axis does not begin at 0"
         series = [Series("", points, style(0), line=False)]
         figure = lines(title, axis, Axis("throughput", f"{unit}/s"), series, notes=[note], width=_HALF)
-        drawn = parts.plot(figure, "repeats", _watermark(result), numbers=False)
+        drawn = parts.plot(figure, "repeats", parts.watermark_of(result), numbers=False)
     caption = "Each repeat is a fresh start of all ranks"
     return tag(
         "section", tag("h2", "Repeats"), tag("div", drawn, parts.table(heads, rows, caption), class_="plots")
     )
 
 
-def _watermark(result: Result) -> str:
-    return "practice" if result.row.group[0] == "practice" else ""
-
-
 def _repeat_cells(one: Mapping[str, Any]) -> list[Html]:
-    rate = 1e9 * one["units"] / one["window_ns"] if one["units"] else None
     median = None if one["step_p50_ns"] is None else one["step_p50_ns"] / 1e6
     return [
-        parts.number(Metric(rate), "repeat_per_s"),
+        parts.number(Metric(parts.rate_of(one)), "repeat_per_s"),
         parts.number(Metric(one["window_ns"] / 1e9), "repeat_window_s"),
         tag(
             "td", f"{one['units']:,}" if one["units"] else parts.DASH, class_="n", data_metric="repeat_units"
@@ -69,7 +62,7 @@ def steps(result: Result, details: Mapping[str, Any]) -> Node:
     heading = tag("h2", "Step times")
     if not curves["steps_ns"]:
         return tag("section", heading, tag("p", f"Not shown: {curves['steps_reason']}."))
-    across = _watermark(result)
+    across = parts.watermark_of(result)
     both = [
         parts.plot(step_histogram(curves, width=_HALF), "steps", across),
         parts.plot(step_ecdf(curves, width=_HALF), "ecdf", across),
@@ -93,7 +86,7 @@ def curve(result: Result, details: Mapping[str, Any]) -> Node:
     series.append(Series("target", (Point(0.0, target), Point(last, target)), line))
     axis = Axis(str(result.row.metrics["quality_target"].unit))
     figure = lines("Quality over time", Axis("time since the first touch of the data", "s"), axis, series)
-    drawn = parts.plot(figure, "quality", _watermark(result))
+    drawn = parts.plot(figure, "quality", parts.watermark_of(result))
     return tag("section", tag("h2", "Quality"), drawn)
 
 
@@ -107,7 +100,7 @@ def telemetry(result: Result, details: Mapping[str, Any]) -> Node:
         parts.plot(
             telemetry_figure(curves, name, width=_HALF),
             f"telemetry-{name}".replace("_", "-"),
-            _watermark(result),
+            parts.watermark_of(result),
         )
         for name in TELEMETRY
         if not found[name]["reason"]
