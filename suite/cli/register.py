@@ -20,13 +20,10 @@ def main(args: argparse.Namespace) -> int:
     from suite.rules.schemas import schemas_for
     from suite.submissions.registry import read_registry
     from suite.submissions.signing import keys
-    from suite.submissions.system import SLUG, slug
+    from suite.submissions.system import submitter_problem
 
-    if not SLUG.fullmatch(args.submitter) or args.submitter == "registry":
-        raise UsageError(
-            f"--submitter: expected lower-case letters, digits and single hyphens, found {args.submitter!r}; "
-            f"perhaps {slug(args.submitter) or 'my-company'}"
-        )
+    if (problem := submitter_problem(args.submitter)) is not None:
+        raise UsageError(problem)
     file: Path = args.submissions / "registry" / "keys.json"
     if not file.is_file():
         raise UsageError(

@@ -24,11 +24,8 @@ def main(args: argparse.Namespace) -> int:
     from suite.submissions.text import finding_line
 
     try:
-        if not system.SLUG.fullmatch(args.submitter) or args.submitter == "registry":
-            raise system.SystemProblem(
-                f"--submitter: expected lower-case letters, digits and single hyphens, found "
-                f"{args.submitter!r}; perhaps {system.slug(args.submitter) or 'my-company'}"
-            )
+        if (problem := system.submitter_problem(args.submitter)) is not None:
+            raise system.SystemProblem(problem)
         if (problem := result_problem(args.result)) is not None:
             raise UsageError(f"expected a result's folder, found {problem}")
         record = submission.load_accepted(args.result)

@@ -73,6 +73,16 @@ def meaning(name: str) -> str:
     return str(schema()["properties"][name]["description"])
 
 
+def submitter_problem(name: str) -> str | None:
+    """Why ``name`` cannot be a submitter's folder in the tree of submissions; None if it can."""
+    if SLUG.fullmatch(name) and name != "registry":
+        return None
+    return (
+        f"--submitter: expected lower-case letters, digits and single hyphens, found {name!r}; "
+        f"perhaps {slug(name) or 'my-company'}"
+    )
+
+
 def slug(text: str) -> str:
     """``text`` as the name of a folder: lower-case letters, digits, single hyphens."""
     return "-".join(re.findall(r"[a-z0-9]+", text.lower()))[:60].strip("-")
