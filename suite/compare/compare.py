@@ -106,13 +106,13 @@ class Comparison:
         return tuple(one for one in self.differences if one.group == MEANING)
 
     @property
-    def not_like_with_like(self) -> str:
+    def different_settings(self) -> str:
         """The sentence that names what else than the speed differs; empty for equal work."""
         return unlike_sentence("A and B", [one.name for one in self.meaning])
 
     def __repr__(self) -> str:
         sides = [f"{side}: {safe(one['run_id'])}" for side, one in (("A", self.a), ("B", self.b))]
-        last = [safe(self.not_like_with_like, 400)] if self.meaning else []
+        last = [safe(self.different_settings, 400)] if self.meaning else []
         return "\n".join([*sides, *(safe(row.sentence, 400) for row in self.rows), *last])
 
     def as_dict(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def blocks(found: Comparison) -> Iterator[Block]:
     for row in found.rows:
         yield TextLine(row.sentence)
     yield from gate_blocks(found.gate)
-    yield from unlike_blocks(found.not_like_with_like)
+    yield from unlike_blocks(found.different_settings)
 
 
 def unlike_blocks(sentence: str) -> Iterator[Block]:

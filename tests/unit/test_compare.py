@@ -31,8 +31,7 @@ from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_container import Container, rules_of
 from tests.fixtures.good_log import MINI, Good, reference, write_good
 from tests.fixtures.junit_schema import SCHEMA
-
-B = "1b2c3d4e"
+from tests.fixtures.slower import GOODS, A, B, slower
 
 
 def comparison_data(folder: Path, good: Good) -> dict[str, Any]:
@@ -40,15 +39,6 @@ def comparison_data(folder: Path, good: Good) -> dict[str, Any]:
     value = comparable(write_good(folder, good), rules_of)["comparable"]
     assert value is not None
     return dict(value)
-
-
-def slower(part: float, **changes: Any) -> Good:
-    """An imagined run whose repeats take 1 + ``part`` times as long and spread a little, as the others do."""
-    return Good(spread=tuple((1 + part) * one for one in SPREAD), run_hex=B, **changes)
-
-
-SPREAD = (1.0, 1.004, 0.997, 1.002, 0.999)
-A = Good(spread=SPREAD)
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +51,7 @@ def a(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The comparison data of a few runs, by name; copy before changing."""
     folder = tmp_path_factory.mktemp("values")
-    goods = {
-        "a": A,
-        "slow": slower(0.10),
-        "same": slower(0.0),
-        "bf16": slower(0.0, key=replace(MINI, precision="bf16")),
-        "batch": slower(0.0, key=replace(MINI, batch=512)),
-        "infer": Good(key=replace(MINI, phase="infer")),
+    goods = GOODS | {
         "quality": Good(mode="quality"),
         "stream": Good(key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),
         "stream slow": slower(0.5, key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),

@@ -17,15 +17,8 @@ from suite.compare.compare import NotComparable
 from suite.compare.ranking import rank
 from suite.report.compare_text import to_text
 from suite.report.ranking_text import blocks
-from tests.fixtures.good_log import MINI, Good, write_good
-
-SPREAD = (1.0, 1.004, 0.997, 1.002, 0.999)
-A = Good(spread=SPREAD)
-
-
-def slower(part: float, **changes: Any) -> Good:
-    """A run whose repeats take 1 + ``part`` times as long."""
-    return Good(spread=tuple((1 + part) * one for one in SPREAD), run_hex="1b2c3d4e", **changes)
+from tests.fixtures.good_log import write_good
+from tests.fixtures.slower import GOODS, A, slower
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +31,7 @@ def a(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The comparison data of a few runs, by name; copy before changing."""
     folder = tmp_path_factory.mktemp("values")
-    goods = {
-        "a": A,
-        "slow": slower(0.10),
-        "same": slower(0.0),
-        "bf16": slower(0.0, key=replace(MINI, precision="bf16")),
-        "batch": slower(0.0, key=replace(MINI, batch=512)),
-        "infer": Good(key=replace(MINI, phase="infer")),
-    }
-    return {name: comparable(write_good(folder / name, good))["comparable"] for name, good in goods.items()}
+    return {name: comparable(write_good(folder / name, good))["comparable"] for name, good in GOODS.items()}
 
 
 Values = dict[str, dict[str, Any]]
