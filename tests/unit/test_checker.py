@@ -16,7 +16,7 @@ from suite.checker import check_header, check_result
 from suite.cli import main as cli
 from suite.rules import LATEST, load
 from suite.sandbox import sandbox
-from tests.fixtures.forged import Forged, header, pick_event, put
+from tests.fixtures.forged import SINGLE_STREAM, Forged, equal_batches, header, pick_event, put
 from tests.fixtures.forging import Events, lines_of, rewrite
 from tests.fixtures.good_container import Container, rules_of
 from tests.fixtures.good_log import MINI, REFERENCE, Good, header_of, reference, write_good
@@ -25,6 +25,12 @@ from tests.starts import bare_starts
 
 def run(*arguments: str) -> int:
     return cli(["check", *arguments])
+
+
+def test_batches_of_one_sample_may_recur(tmp_path: Path) -> None:
+    """ncf draws negatives with replacement, so an honest run has two equal samples now and then."""
+    good = Forged("DATA-003", equal_batches(12), SINGLE_STREAM).make(tmp_path)
+    assert check_result(good).rejections == ()
 
 
 def test_check_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
