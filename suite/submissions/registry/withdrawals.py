@@ -1,0 +1,50 @@
+"""Withdrawn results: the withdrawal of a log, and entries that name no result of the tree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from suite.submissions.registry.model import Breach, Registry, Withdrawal
+from suite.submissions.registry.read import FOLDER, WITHDRAWALS, read_registry
+
+_LEVELS = 5  # of a run's folder: <root>/<submitter>/<results|practice>/<system>/<workload>/<run id>
+
+
+def withdrawal_of(folder: Path, digest: str, registry: Registry | None = None) -> Withdrawal | None:
+    """The withdrawal of the log in ``folder``, which has this digest; None if it is not withdrawn.
+
+    ``registry`` decides, where one is given, and the registry of the tree of submissions that ``folder`` lies
+    in by its layout. A copy elsewhere is withdrawn only by a given ``registry``.
+    """
+    found = None if registry is None else registry.withdrawals.get(digest)
+    above = folder.resolve().parents
+    if found is not None or len(above) < _LEVELS:
+        return found
+    of_tree = above[_LEVELS - 1] / FOLDER
+    try:
+        status = os.lstat(of_tree / f"{WITHDRAWALS}.json")
+    except OSError:
+        return None
+    return _withdrawals(of_tree, status.st_mtime_ns, status.st_size, status.st_ino).get(digest)
+
+
+@lru_cache(maxsize=8)
+def _withdrawals(folder: Path, *version: int) -> Mapping[str, Withdrawal]:
+    """Those of one version of a registry's file, which is read once for all results of a tree."""
+    return read_registry(folder).withdrawals
+
+
+def without_result(registry: Registry, known: Iterable[tuple[str | None, str | None, str]]) -> Iterator[Breach]:
+    """A breach for each withdrawal that names none of the ``known`` results: (digest, run id, submitter)."""
+    results = set(known)
+    for number, one in enumerate(registry.withdrawals.values()):
+        if (one.sha256, one.run_id, one.submitter) not in results:
+            yield Breach(
+                "REG-001",
+                f"registry, {WITHDRAWALS}.json, withdrawals.{number}",
+                f"a result of {one.submitter} in the tree: a withdrawn result stays there",
+                f"none with run id {one.run_id} and SHA-256 {one.sha256}",
+            )
