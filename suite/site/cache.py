@@ -1,7 +1,8 @@
 """What was computed before: facts and pages by the digest of everything that they follow from.
 
-A result's key covers the bytes of its files, its path in the folder, the registry, all rules and all code of
-the suite. An entry is therefore never stale; the folder may be deleted at any time.
+A result's key covers the bytes of its files, its path in the folder, its withdrawal, the rest of the
+registry, all rules and all code of the suite. An entry is therefore never stale; the folder may be deleted at
+any time.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import orjson
 
 from suite.log.files import ALLOWED
 from suite.rules.root import SHIPPED
+from suite.submissions.registry.read import WITHDRAWALS
 
 _SUITE = Path(__file__).resolve().parents[1]
+_CODE = (".py", ".css", ".js", ".json")
 _STATS = "files.json"  # digests of files by path, size and times, as in git's index
 
 
@@ -95,18 +98,24 @@ def write(path: Path, data: bytes) -> None:
         raise
 
 
-def key_of(files: Cache, folder: Path, root: Path, registry: str) -> str:
+def key_of(files: Cache, folder: Path, root: Path, registry: str, withdrawal: str) -> str:
     """The key of the result in ``folder``: its files, its path below ``root``, registry, rules and code."""
     location = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
     others = sorted(path.name for path in folder.iterdir() if path.name not in ALLOWED)
     parts = [f"{files.digest(folder / name)} {name}" for name in ALLOWED]
-    return _digest([*parts, *others, location, registry, code_digest()])
+    return _digest([*parts, *others, location, registry, withdrawal, code_digest()])
 
 
 def registry_digest(root: Path, valid_waivers: Iterable[str]) -> str:
-    """One digest of the registry in ``root`` and of the names of the waivers that are valid now."""
+    """One digest of the registry in ``root`` and of the names of the waivers that are valid now.
+
+    Withdrawals are left out: each concerns one result only, and is part of its key.
+    """
     folder = root / "registry"
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    own = folder / f"{WITHDRAWALS}.json"
+    files = sorted(
+        path for path in folder.rglob("*") if path.is_file() and not path.is_symlink() and path != own
+    )
     lines = [f"{sha256(path.read_bytes()).hexdigest()} {path.relative_to(folder)}" for path in files]
     return _digest([*lines, *sorted(valid_waivers)])
 
@@ -114,7 +123,7 @@ def registry_digest(root: Path, valid_waivers: Iterable[str]) -> str:
 @cache
 def code_digest() -> str:
     """One digest of the code, style sheet and script of the suite, and of all rules."""
-    code = [path for path in _SUITE.rglob("*") if path.suffix in (".py", ".css", ".js") and path.is_file()]
+    code = [path for path in _SUITE.rglob("*") if path.suffix in _CODE and path.is_file()]
     rules = [path for path in SHIPPED.path.rglob("*.json") if path.is_file()]
     named = [(path.relative_to(_SUITE.parent).as_posix(), path) for path in code]
     named += [(path.relative_to(SHIPPED.path).as_posix(), path) for path in rules]

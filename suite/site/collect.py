@@ -16,12 +16,16 @@ from suite.checker.sandboxed import VerdictSummary, limit_finding
 from suite.compare.result_row import ERROR, ResultRow, result_folders
 from suite.compare.scaling import CheckedSet, check_set
 from suite.compare.scaling_set import FILE, SETS, is_set
+from suite.log.files import LOG
 from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.site.cache import Cache, key_of, registry_digest
 from suite.submissions.package import CheckedSubmission, compared_with_each_other
 from suite.submissions.registry import Registry, read_registry
+from suite.submissions.registry.model import Withdrawal
+from suite.submissions.registry.withdrawals import withdrawal_of
+from suite.submissions.rule_table import finding
 from suite.submissions.system import SLUG
 
 SITE_TASKS = "suite.site.tasks"
@@ -54,6 +58,17 @@ class Result:
         return any(one.severity == "reject" for one in self.findings)
 
     @property
+    def withdrawal(self) -> Withdrawal | None:
+        """The submitter's withdrawal of the result; None if there is none."""
+        found = self.facts["audit"]["withdrawal"]
+        return None if found is None else Withdrawal(**found)
+
+    @property
+    def struck(self) -> bool:
+        """Whether it is shown struck through and without a score: rejected or withdrawn."""
+        return self.rejected or self.withdrawal is not None
+
+    @property
     def submitter(self) -> str:
         """The submitter's slug; empty for a result that is no submission."""
         name = self.row.submitter
@@ -83,7 +98,7 @@ class Collection:
 
     results: tuple[Result, ...]  # the newest first
     sets: tuple[ScalingResult, ...]
-    findings: tuple[Finding, ...]  # about several submissions together
+    findings: tuple[Finding, ...]  # about the registry, and about several submissions together
 
     def of(self, digest: str) -> Result:
         """The result with this digest of its log."""
@@ -101,7 +116,11 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
     valid = [waiver.name for waiver in registry.waivers if now <= waiver.until]
     of_registry = registry_digest(root, valid)
     found = [path for path in (folders or result_folders([root])) if path.suffix not in _ENDINGS]
-    keys = [key_of(cache, path, root, of_registry) for path in found]
+    withdrawals = [withdrawal_of(path, cache.digest(path / LOG), registry) for path in found]
+    keys = [
+        key_of(cache, path, root, of_registry, str(withdrawal))
+        for path, withdrawal in zip(found, withdrawals, strict=True)
+    ]
     values = _values(cache, root, found, keys)
     sets = _sets(root, cache)
     packaged = [index for index, value in enumerate(values) if value["entry"] is not None]
@@ -120,7 +139,8 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
             results[result.digest] = result
     cache.close()
     ordered = sorted(results.values(), key=lambda one: (one.facts.get("when", ""), one.digest), reverse=True)
-    return Collection(tuple(ordered), tuple(sets), tuple(between))
+    faults = [finding(*fault) for fault in registry.faults]
+    return Collection(tuple(ordered), tuple(sets), (*faults, *between))
 
 
 def _compared(
@@ -214,6 +234,7 @@ def _without_verdict(folder: Path, status: str, found: Finding | None, why: str 
     audit: dict[str, Any] = {
         "accepted": False, "scored": False, "sha256": None, "rules": None, "level": None, "missing": "",
         "described": False, "submitter": None, "files": {}, "quote": None, "why_no_quote": row.why,
+        "withdrawal": None,
         "findings": [] if found is None else [asdict(found)],
     }  # fmt: skip
     return {

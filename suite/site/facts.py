@@ -37,7 +37,7 @@ def facts_of(path: Path, root: Path, registry: Registry) -> dict[str, Any]:
     """
     verdict = check_result(path)
     audit = examine(path, root, registry, verdict=verdict)
-    row = row_of(folder_of(path), verdict)
+    row = row_of(folder_of(path), verdict, registry)
     record = verdict.record
     found: dict[str, Any] = {
         "row": row.as_dict(),
@@ -46,12 +46,14 @@ def facts_of(path: Path, root: Path, registry: Registry) -> dict[str, Any]:
         "entry": _entry(path, root, registry, verdict) if audit["described"] else None,
         "reached": verdict.reached,
     }
-    return found if record is None else found | _of_record(record, row, scored=verdict.scored)
+    if record is None:
+        return found
+    return found | _of_record(record, row, scored=verdict.scored and audit["withdrawal"] is None)
 
 
 _AUDIT = (
     *("accepted", "scored", "sha256", "rules", "level", "missing", "described", "submitter"),
-    *("findings", "files", "quote", "why_no_quote"),
+    *("findings", "files", "quote", "why_no_quote", "withdrawal"),
 )
 
 

@@ -79,7 +79,9 @@ def level_badge(result: Result) -> Html | str:
 
 
 def status_badge(result: Result) -> Html:
-    """Whether the checker accepts the result; a rejected one names its first rule."""
+    """Whether the result is withdrawn or the checker accepts it; a rejected one names its first rule."""
+    if result.withdrawal is not None:
+        return badge("withdrawn", "rejected")
     if result.rejected:
         rule = next(one.rule for one in result.findings if one.severity == "reject")
         return badge(f"rejected {rule}", "rejected")
@@ -95,7 +97,7 @@ def status_badge(result: Result) -> Html:
 def score(result: Result) -> tuple[Metric | None, Metric | None, Metric | None]:
     """(score, low, high): throughput, or the time to quality, which has no interval."""
     metrics = result.row.metrics
-    if result.rejected:
+    if result.struck:
         return None, None, None
     if result.row.group[2] == "quality":
         return metrics.get("time_to_quality_s"), None, None
@@ -294,7 +296,7 @@ def result_row(result: Result, links: Links) -> Html:
         cell(result.row.submitter),
         cell(date_of(result)),
     ]
-    return tag("tr", cells, data_digest=result.digest, class_="gone" if result.rejected else None)
+    return tag("tr", cells, data_digest=result.digest, class_="gone" if result.struck else None)
 
 
 def interval(low: Metric | None, high: Metric | None) -> Html:
@@ -307,7 +309,7 @@ def interval(low: Metric | None, high: Metric | None) -> Html:
 
 def resources_table(results: Sequence[Result], links: Links, caption: str) -> Html:
     """What each result used of its machine: the columns of a study of frameworks on one device."""
-    shown_results = [one for one in results if one.facts.get("resources") and not one.rejected]
+    shown_results = [one for one in results if one.facts.get("resources") and not one.struck]
     if not shown_results:
         return Html("")
     columns = [

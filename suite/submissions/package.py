@@ -205,7 +205,7 @@ def check_entry(
         record.digest if record else None,
         record.run_id if record else None,
         description,
-        withdrawal=registry.withdrawals.get(record.digest) if record else None,
+        withdrawal=registry.withdrawals.get(verdict.digest or ""),
     )
     if record is None or description is None:
         return entry
@@ -286,8 +286,8 @@ def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[Checked
     stray = [finding(*fault) for fault in registry.faults]
     with nullcontext(sandbox) if sandbox is not None else Sandbox(SUBMISSION_TASKS) as child:
         entries = [_checked(child, folder, root) for folder in _run_folders(root, stray)]
-    known = ((one.digest, one.run_id, one.folder.relative_to(root).parts[0]) for one in entries)
-    stray += [finding(*breach) for breach in without_result(registry, known)]
+    names = [(one.withdrawal, one.folder.name, one.folder.relative_to(root).parts[0]) for one in entries]
+    stray += [finding(*breach) for breach in without_result(registry, names)]
     entries, between = compared_with_each_other(entries, registry, root)
     return entries, stray + between
 

@@ -25,7 +25,7 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
     known = [
         one
         for one in collection.results
-        if not one.rejected and parts.value_of(parts.score(one)[0]) is not None
+        if not one.struck and parts.value_of(parts.score(one)[0]) is not None
     ]
     body = [
         tag("h1", "Compare"),

@@ -91,7 +91,7 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """A submitter's withdrawal of one result, named by the digest of its log; the result stays in the tree."""
+    """A submitter's withdrawal of one result, which the digest of its log names; the result stays."""
 
     sha256: str  # of run.jsonl
     run_id: str

@@ -61,13 +61,13 @@ def read_registry(folder: Path) -> Registry:
 
 @cache
 def registry_schemas() -> Schemas:
-    """The schemas of the registry's files: those of the rules, and that of withdrawals, which no rule needs."""
+    """The schemas of the registry's files: those of the rules, and beside this module that of withdrawals."""
     own = {f"registry_{WITHDRAWALS}": Path(__file__).with_name(f"registry_{WITHDRAWALS}.json")}
     return Schemas(SHIPPED.files(LATEST, "schemas") | own)
 
 
 def _read(folder: int) -> Registry:
-    names = set(os.listdir(folder))  # noqa: PTH208 - of the open folder
+    names = set(os.listdir(folder))
     known = (*FILES, WITHDRAWALS)
     faults = [
         _fault(name, f"only README.md, {WAIVERS} and {', '.join(known)} (.json)", "another name")

@@ -13,12 +13,14 @@ from suite.submissions.registry.read import FOLDER, WITHDRAWALS, read_registry
 _LEVELS = 5  # of a run's folder: <root>/<submitter>/<results|practice>/<system>/<workload>/<run id>
 
 
-def withdrawal_of(folder: Path, digest: str, registry: Registry | None = None) -> Withdrawal | None:
-    """The withdrawal of the log in ``folder``, which has this digest; None if it is not withdrawn.
+def withdrawal_of(folder: Path, digest: str | None, registry: Registry | None = None) -> Withdrawal | None:
+    """The withdrawal of the log in ``folder``, which has this digest; None if nobody withdrew it.
 
-    ``registry`` decides, where one is given, and the registry of the tree of submissions that ``folder`` lies
-    in by its layout. A copy elsewhere is withdrawn only by a given ``registry``.
+    It is in ``registry``, where one is given, or in the registry of the tree of submissions that ``folder``
+    lies in by its layout. Without a ``registry``, a copy elsewhere is not known to be withdrawn.
     """
+    if digest is None:
+        return None
     found = None if registry is None else registry.withdrawals.get(digest)
     above = folder.resolve().parents
     if found is not None or len(above) < _LEVELS:
@@ -32,16 +34,21 @@ def withdrawal_of(folder: Path, digest: str, registry: Registry | None = None) -
 
 
 @lru_cache(maxsize=8)
-def _withdrawals(folder: Path, *version: int) -> Mapping[str, Withdrawal]:
+def _withdrawals(folder: Path, *_version: int) -> Mapping[str, Withdrawal]:
     """Those of one version of a registry's file, which is read once for all results of a tree."""
     return read_registry(folder).withdrawals
 
 
-def without_result(registry: Registry, known: Iterable[tuple[str | None, str | None, str]]) -> Iterator[Breach]:
-    """A breach for each withdrawal that names none of the ``known`` results: (digest, run id, submitter)."""
-    results = set(known)
+def without_result(
+    registry: Registry, results: Iterable[tuple[Withdrawal | None, str, str]]
+) -> Iterator[Breach]:
+    """A breach for each withdrawal that names no result of its submitter in the tree.
+
+    ``results``: the withdrawal that names the log of each, and the run id and submitter of its folder.
+    """
+    named = {one for one, *folder in results if one is not None and folder == [one.run_id, one.submitter]}
     for number, one in enumerate(registry.withdrawals.values()):
-        if (one.sha256, one.run_id, one.submitter) not in results:
+        if one not in named:
             yield Breach(
                 "REG-001",
                 f"registry, {WITHDRAWALS}.json, withdrawals.{number}",
