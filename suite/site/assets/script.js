@@ -329,10 +329,11 @@
       })));
       if (ratios.some(Boolean)) {
         var pairs = letters.filter(function (letter, index) { return ratios[index] && paired(some[0], some[index]); });
-        place.appendChild(make("p", "The interval of a ratio follows from the repeats, each a fresh start, as in make compare" +
-          (some.length > 2 ? "; the intervals hold together at 95 % (" + four(100 * confidence) + " % each)" : ": 95 %") +
-          (pairs.length ? "; the repeats of A and " + pairs.join(", ") + " ran interleaved and are paired" : "") +
-          ". Where it contains 1, the two results are indistinguishable.", { "class": "note" }));
+        var which = "The 95 % interval of the ratio follows";
+        if (some.length > 2) which = "The intervals of the ratios hold together at 95 % (" + four(100 * confidence) + " % each). They follow";
+        place.appendChild(make("p", which + " from the repeats, as in make compare." +
+          (pairs.length ? " The repeats of A and " + pairs.join(", ") + " ran interleaved and are paired." : "") +
+          " Two results whose interval contains 1 are indistinguishable.", { "class": "note" }));
       }
       place.appendChild(make("h2", "What differs"));
       if (!differing.length) {
