@@ -58,20 +58,19 @@ class Cache:
         """Write one entry of text."""
         write(self.path / name, value.encode())
 
-    def digest(self, path: Path) -> str:
-        """SHA-256 of a regular file, read again only if its size, times or inode changed; else empty."""
-        try:
-            status = os.lstat(path)
-        except OSError:
+    def digest(self, path: Path | str) -> str:
+        """SHA-256 of a regular file, read again only if its size, times or inode changed; else empty.
+
+        ``path`` is absolute.
+        """
+        version = version_of(path)
+        if version is None:
             return ""
-        if not stat.S_ISREG(status.st_mode):
-            return ""
-        version = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
-        name = str(path.absolute())
+        name = str(path)
         known = self._stats.get(name)
         if known is None or known[:-1] != version:
             try:
-                known = [*version, sha256(path.read_bytes()).hexdigest()]
+                known = [*version, sha256(Path(path).read_bytes()).hexdigest()]
             except OSError:
                 return ""
         self._seen[name] = known
@@ -81,6 +80,17 @@ class Cache:
         """Keep the digests of the files that were read."""
         if any(self._stats.get(name) != known for name, known in self._seen.items()):
             self.write(_STATS, self._stats | self._seen)
+
+
+def version_of(path: Path | str) -> list[int] | None:
+    """What changes with a regular file: size, times, inode and device; None where there is no such file."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
 
 
 def write(path: Path, data: bytes) -> None:
@@ -101,8 +111,9 @@ def write(path: Path, data: bytes) -> None:
 def key_of(files: Cache, folder: Path, root: Path, registry: str, withdrawal: str) -> str:
     """The key of the result in ``folder``: its files, its path below ``root``, registry, rules and code."""
     location = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
-    others = sorted(path.name for path in folder.iterdir() if path.name not in ALLOWED)
-    parts = [f"{files.digest(folder / name)} {name}" for name in ALLOWED]
+    names, absolute = sorted(os.listdir(folder)), str(folder.absolute())  # noqa: PTH208 - a Path each is slow
+    others = [name for name in names if name not in ALLOWED]
+    parts = [f"{files.digest(f'{absolute}/{name}') if name in names else ''} {name}" for name in ALLOWED]
     return _digest([*parts, *others, location, registry, withdrawal, code_digest()])
 
 

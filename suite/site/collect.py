@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from suite.checker.sandboxed import VerdictSummary, limit_finding
 from suite.compare.result_row import ERROR, ResultRow, result_folders
@@ -45,6 +48,15 @@ class Result:
     findings: tuple[Finding, ...]
     level: str | None
     details: Callable[[], dict[str, Any]] = field(compare=False)  # the facts of its own page
+    # Parts of pages that were made of this result, by name (suite.site.parts.kept); never copied to another.
+    made: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of everything that pages show of this result."""
+        findings = orjson.dumps([asdict(one) for one in self.findings])
+        about = f"{self.key}\n{self.row.status}\n{self.level}\n".encode()
+        return sha256(about + findings).hexdigest()
 
     @property
     def digest(self) -> str:
@@ -52,18 +64,18 @@ class Result:
         found = self.facts["audit"]["sha256"]
         return str(found or sha256(self.key.encode()).hexdigest())
 
-    @property
+    @cached_property
     def rejected(self) -> bool:
         """Whether any finding rejects."""
         return any(one.severity == "reject" for one in self.findings)
 
-    @property
+    @cached_property
     def withdrawal(self) -> Withdrawal | None:
         """The submitter's withdrawal of the result; None if there is none."""
         found = self.facts["audit"]["withdrawal"]
         return None if found is None else Withdrawal(**found)
 
-    @property
+    @cached_property
     def struck(self) -> bool:
         """Whether it is shown struck through and without a score: rejected or withdrawn."""
         return self.rejected or self.withdrawal is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from suite.compare.result_row import OOM
@@ -237,6 +238,16 @@ def device_of(result: Result) -> str:
     return result.row.device or "unknown"
 
 
+def kept(result: Result, name: str, make: Callable[[], Html]) -> Html:
+    """The part ``name`` of a page, as it was made of ``result`` before; made now if it was not.
+
+    It may depend on the result alone: a build keeps it for the next one.
+    """
+    if name not in result.made:
+        result.made[name] = make()
+    return trusted(result.made[name])
+
+
 def results_table(
     results: Sequence[Result],
     links: Links,
@@ -265,7 +276,8 @@ def results_table(
         head("submitter"),
         head("date"),
     ]
-    rows = [result_row(result, links) for result in results]
+    part = f"row {links.to('')}"
+    rows = [kept(result, part, partial(result_row, result, links)) for result in results]
     return table(
         heads, rows, caption, quiet=quiet, class_="results", data_filters=filters or index, data_compare=index
     )
@@ -323,7 +335,9 @@ def resources_table(results: Sequence[Result], links: Links, caption: str) -> Ht
         head("device"),
         *(head(label, numeric=True) for _, label in columns),
     ]
-    rows = [_resources_row(result, links, [name for name, _ in columns]) for result in shown_results]
+    names = [name for name, _ in columns]
+    part = f"resources {links.to('')} {' '.join(names)}"
+    rows = [kept(result, part, partial(_resources_row, result, links, names)) for result in shown_results]
     return table(heads, rows, caption, class_="resources")
 
 

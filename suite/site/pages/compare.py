@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
+
 from suite.compare.comparable import MEANING
 from suite.compare.compare import interleaved
 from suite.log.safe import safe
@@ -58,13 +60,22 @@ def _data(results: list[Result]) -> dict[str, Any]:
     names: dict[tuple[str, str], int] = {}
     values: dict[str, int] = {}
     rows = []
+    groups: dict[tuple[str, bytes], list[int]] = {}  # most groups of facts occur in many results
     for result in results:
         facts: list[int] = []
         for group, members in result.facts["facts"].items():
-            for name, value in members.items():
-                if value is not None:
-                    facts.append(names.setdefault((group, name), len(names)))
-                    facts.append(values.setdefault(str(value), len(values)))
+            key = (group, orjson.dumps(members))
+            if key not in groups:
+                groups[key] = [
+                    index
+                    for name, value in members.items()
+                    if value is not None
+                    for index in (
+                        names.setdefault((group, name), len(names)),
+                        values.setdefault(str(value), len(values)),
+                    )
+                ]
+            facts += groups[key]
         rows.append(_row(result, facts))
     return {
         "meaning": MEANING,

@@ -22,15 +22,21 @@ def withdrawal_of(folder: Path, digest: str | None, registry: Registry | None = 
     if digest is None:
         return None
     found = None if registry is None else registry.withdrawals.get(digest)
-    above = folder.resolve().parents
-    if found is not None or len(above) < _LEVELS:
+    of_tree = _registry_above(folder.absolute().parent)
+    if found is not None or of_tree is None:
         return found
-    of_tree = above[_LEVELS - 1] / FOLDER
     try:
-        status = os.lstat(of_tree / f"{WITHDRAWALS}.json")
+        status = os.lstat(f"{of_tree}/{WITHDRAWALS}.json")
     except OSError:
         return None
     return _withdrawals(of_tree, status.st_mtime_ns, status.st_size, status.st_ino).get(digest)
+
+
+@lru_cache(maxsize=1024)
+def _registry_above(workload: Path) -> Path | None:
+    """The folder of the registry of the tree that ``workload``, the folder above a run's, may lie in."""
+    above = workload.resolve().parents
+    return above[_LEVELS - 2] / FOLDER if len(above) >= _LEVELS - 1 else None
 
 
 @lru_cache(maxsize=8)
