@@ -92,7 +92,8 @@ def result_folders(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
         elif path.is_dir() and not path.is_symlink():
             below = (child for child in path.iterdir() if child.is_dir() and not child.is_symlink())
-            yield from result_folders(sorted(child for child in below if child.name not in _SKIPPED_FOLDERS))
+            inner = (child for child in below if child.name not in _SKIPPED_FOLDERS)
+            yield from result_folders(sorted(inner, key=lambda child: child.name))
 
 
 def checked_rows(paths: Iterable[Path]) -> list[ResultRow]:

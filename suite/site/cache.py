@@ -110,11 +110,17 @@ def write(path: Path, data: bytes) -> None:
 
 def key_of(files: Cache, folder: Path, root: Path, registry: str, withdrawal: str) -> str:
     """The key of the result in ``folder``: its files, its path below ``root``, registry, rules and code."""
-    location = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
-    names, absolute = sorted(os.listdir(folder)), str(folder.absolute())  # noqa: PTH208 - a Path each is slow
+    location = location_of(folder, root)
+    names = sorted(os.listdir(folder))  # noqa: PTH208 - a Path for each of thousands of files is slow
     others = [name for name in names if name not in ALLOWED]
-    parts = [f"{files.digest(f'{absolute}/{name}') if name in names else ''} {name}" for name in ALLOWED]
+    parts = [f"{files.digest(f'{folder}/{name}') if name in names else ''} {name}" for name in ALLOWED]
     return _digest([*parts, *others, location, registry, withdrawal, code_digest()])
+
+
+def location_of(folder: Path, root: Path) -> str:
+    """The path of ``folder`` below ``root``; its name where it lies elsewhere. Both are absolute."""
+    path, above = str(folder), f"{root}/"
+    return path.removeprefix(above) if path.startswith(above) else folder.name
 
 
 def registry_digest(root: Path, valid_waivers: Iterable[str]) -> str:

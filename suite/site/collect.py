@@ -23,7 +23,7 @@ from suite.log.files import LOG
 from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
-from suite.site.cache import Cache, key_of, registry_digest
+from suite.site.cache import Cache, key_of, location_of, registry_digest
 from suite.submissions.package import CheckedSubmission, compared_with_each_other
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry.model import Withdrawal
@@ -123,11 +123,13 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
     ``folders`` limits the results; without it all below ``root`` are read. A log that lies in several folders
     has one entry: the submitted one.
     """
+    root = root.absolute()
     registry = read_registry(root / "registry")
     now = datetime.now(UTC)
     valid = [waiver.name for waiver in registry.waivers if now <= waiver.until]
     of_registry = registry_digest(root, valid)
-    found = [path for path in (folders or result_folders([root])) if path.suffix not in _ENDINGS]
+    asked = result_folders([root]) if folders is None else (path.absolute() for path in folders)
+    found = [path for path in asked if path.suffix not in _ENDINGS]
     withdrawals = [withdrawal_of(path, cache.digest(path / LOG), registry) for path in found]
     keys = [
         key_of(cache, path, root, of_registry, str(withdrawal))
@@ -179,7 +181,7 @@ def _result(
     between: Sequence[Finding],
     levels: dict[Path, str | None],
 ) -> Result:
-    location = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    location = location_of(path, root)
     about = [one for one in between if value["entry"] is not None and _names(one, safe(location))]
     findings = (*(Finding(**one) for one in value["audit"]["findings"]), *about)
     rejected = any(one.severity == "reject" for one in findings)

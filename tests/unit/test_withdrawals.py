@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import shutil
 from collections.abc import Iterator
@@ -258,6 +259,9 @@ def test_the_site_strikes_a_withdrawn_result_through_and_checks_no_other_again(
     gone, stays = (sha256_hex((run / "run.jsonl").read_bytes()) for run in (first, second))
     assert before[gone] != after[gone]
     assert before[stays] == after[stays]
+    build(tree.root, tmp_path / "fresh", tmp_path / "another cache")
+    files = [path.relative_to(tmp_path / "fresh") for path in (tmp_path / "fresh").rglob("*.*")]
+    assert filecmp.cmpfiles(tmp_path / "fresh", tmp_path / "site", files, shallow=False)[1:] == ([], [])
     index = read(tmp_path / "site" / "index.html")
     rows = [named for name, named in index.elements if name == "tr" and named.get("class") == "gone"]
     assert [row["data-digest"] for row in rows] == [gone]
