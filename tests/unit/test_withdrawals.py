@@ -247,6 +247,8 @@ def test_a_withdrawn_result_has_no_score_in_tables(
     assert rows[first.name]["why"] == f"{moment(1)[:10]}: {REASON}"
     assert rows[first.name]["throughput_per_s"] is None
     assert sum(row["throughput_per_s"] is not None for row in rows.values()) == 1
+    assert main(["plot", "--results-dir", str(first), "--out", str(tree.root.parent / "plot.svg")]) == 2
+    assert "expected at least one accepted result, found none" in capsys.readouterr().err
 
 
 def test_the_site_strikes_a_withdrawn_result_through_and_checks_no_other_again(
