@@ -72,10 +72,10 @@ def comparable(path: Path, rules_of: Callable[[str], Rules] = load) -> dict[str,
 
 
 def verdict_values(path: Path, verdict: Verdict) -> dict[str, Any]:
-    """The verdict as JSON values, with the withdrawal as text or None: a withdrawn result has no score."""
+    """The verdict as JSON values; of a withdrawn result without a score, and with the withdrawal as text."""
     withdrawal = withdrawal_of(folder_of(path), verdict.digest)
     if withdrawal is None:
-        return verdict.as_dict() | {"withdrawn": None}
+        return verdict.as_dict()
     return verdict.as_dict() | {"accepted": False, "scored": False, "withdrawn": str(withdrawal)}
 
 
