@@ -11,7 +11,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 VERBS := node run ab matrix scale quality bench-overhead check summary compare plot site report export import \
-         audit audit-replay audit-perturb quote verify-quote keygen register system submit check-submissions coverage data preprocess \
+         audit audit-replay audit-perturb quote verify-quote keygen register system submit withdraw check-submissions coverage data preprocess \
          doctor environments fetch image images image-list image-build image-publish image-lock image-lock-check bench-peers
 WITH_TESTS := equivalence test-pair
 PY := .venv/bin/python

@@ -25,8 +25,9 @@ from suite.rules import Rules, load
 from suite.rules.root import LATEST
 from suite.submissions import package as submission
 from suite.submissions.registry import Registry
-from suite.submissions.registry.read import WAIVERS
+from suite.submissions.registry.read import WAIVERS, WITHDRAWALS
 from suite.submissions.registry.traces import Trace, trace_of
+from suite.submissions.registry.withdrawals import withdrawal_of
 from suite.submissions.signing.dsse import MAX_ENVELOPE
 from suite.submissions.signing.statement import ATTESTATION
 
@@ -46,7 +47,7 @@ def examine(
     """Everything about the result in ``path`` that needs no other submission, as JSON values.
 
     ``root`` is the tree of submissions, whose folders a result in it must match. ``registry`` has its keys,
-    nonces and waivers. ``verdict`` is the verdict on the log, if it was checked already.
+    nonces, waivers and withdrawals. ``verdict`` is the verdict on the log, if it was checked already.
     """
     verdict = verdict or check_result(path, rules_of)
     value = verdict.as_dict()
@@ -69,6 +70,15 @@ def examine(
         value["inputs"] = dict(_inputs(folder, root, registry, record))
     findings = [Finding(**one) for one in value["findings"]]
     value["outcomes"] = [asdict(row) for row in outcomes(verdict, rules_of, findings)]
+    withdrawal = withdrawal_of(folder, verdict.digest, registry)
+    value["withdrawal"] = None if withdrawal is None else asdict(withdrawal)
+    if withdrawal is not None:
+        value |= {"scored": False, "level": None, "missing": ""}
+        return value | {"quote": None, "why_no_quote": f"the result is {withdrawal}"}
+    unread = [one for one in registry.faults if one.location.startswith(f"registry, {WITHDRAWALS}.json")]
+    if unread:
+        why = f"whether the result is withdrawn is unknown: {unread[0].location}: {unread[0].found}"
+        return value | {"quote": None, "why_no_quote": why}
     return value | _quote(value, record)
 
 

@@ -67,6 +67,7 @@ def _ended(path: Path, error: LimitsError) -> dict[str, Any]:
         "level": None,
         "missing": "",
         "inputs": {},
+        "withdrawal": None,
         "quote": None,
         "why_no_quote": "the result is rejected, and nothing of it is published",
     }
@@ -97,6 +98,7 @@ def _add(value: dict[str, Any], found: Iterable[Finding]) -> None:
         value["flags"] += one.severity == "flag"
     if value["rejections"]:
         value |= {"accepted": False, "scored": False, "level": None, "missing": "", "quote": None}
+    if value["rejections"] and value["withdrawal"] is None:
         value["why_no_quote"] = "the result is rejected, and nothing of it is published"
 
 

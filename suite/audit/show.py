@@ -11,8 +11,10 @@ from suite.audit.outcomes import ORDER, RuleOutcome, counted
 from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.log.units import count
+from suite.submissions.registry.model import Withdrawal
 
 _WIDTH = 100
+_LONGEST = 1000  # characters of a withdrawal
 
 
 def lines(value: Mapping[str, Any]) -> Iterator[str]:
@@ -36,15 +38,20 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
         yield from _rules(rows)
     yield ""
     yield verdict(value)
+    if value["withdrawal"] is not None:
+        yield safe(Withdrawal(**value["withdrawal"]), _LONGEST)
     if value["level"] is not None:
         yield f"assurance level: {value['level']}; for the next: {safe(value['missing'], 240)}"
 
 
 def verdict(value: Mapping[str, Any]) -> str:
     """The verdict in one line."""
-    outcome = "accepted" if value["scored"] else "accepted, without a score"
+    scored = value["scored"] or value["withdrawal"] is not None
+    outcome = "accepted" if scored else "accepted, without a score"
     if not value["accepted"]:
         outcome = "rejected"
+    if value["withdrawal"] is not None:
+        outcome += ", withdrawn by its submitter"
     counts = f"{count(value['rejections'], 'rejection')}, {count(value['flags'], 'flag')}"
     return f"{outcome}: {safe(value['result'])} ({counts}; {safe(value['reached'])})"
 

@@ -31,8 +31,11 @@ class SummaryError(ValueError):
 def statement_of(value: Mapping[str, Any], verifier: PublicKey, at: str) -> dict[str, Any]:
     """The statement of ``verifier``, at time ``at``, about a verdict (:func:`suite.audit.judgement.judged`).
 
-    Raises SummaryError if the log could not be read, because then the statement has no subject.
+    Raises SummaryError if the log could not be read, because then the statement has no subject, and for a
+    withdrawn result, about which nothing is published.
     """
+    if value["withdrawal"] is not None:
+        raise SummaryError("its submitter withdrew the result")
     if value["sha256"] is None:
         raise SummaryError("the log could not be read, so that there is no digest to sign")
     replay = value.get("replay")

@@ -3,8 +3,8 @@
 Every rule with its outcome, the assurance level, and what the next level needs. It needs no framework, no
 GPU and no network, and never writes into the result's folder.
 
-Exit codes are those of ``check``: 0 accepted, 1 rejected (or a signed verdict that does not hold), 2 usage
-or internal error, 3 instead of 0 with ``--strict`` when there are flags.
+Exit codes are those of ``check``: 0 accepted, 1 rejected or withdrawn (or a signed verdict that does not
+hold), 2 usage or internal error, 3 instead of 0 with ``--strict`` when there are flags.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _with_replay(
 
 
 def _code(value: Mapping[str, Any], strict: bool) -> int:
-    if not value["accepted"]:
+    if not value["accepted"] or value["withdrawal"] is not None:
         return REJECTED
     return FLAGGED if strict and value["flags"] else ACCEPTED
 

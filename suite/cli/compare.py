@@ -3,9 +3,9 @@
 Two results, or one with the history of its key and machine: every difference first, then the ratio B / A
 with its 95 % interval. Three or more results: the fastest first, and each of the others compared with it.
 
-Exit codes: 0 compared, and the gate, if requested, holds · 1 a result is rejected or has no score ·
-2 usage or internal error · 4 not comparable · 5 the gate fails: slower by more than --fail-slower · 6
-undecidable: the interval holds that loss.
+Exit codes: 0 compared, and the gate, if requested, holds · 1 a result is rejected, withdrawn or has no
+score · 2 usage or internal error · 4 not comparable · 5 the gate fails: slower by more than --fail-slower ·
+6 undecidable: the interval holds that loss.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ COMPARED, REJECTED, UNLIKE, SLOWER, UNDECIDABLE = 0, 1, 4, 5, 6
 
 
 class ResultRefused(Exception):
-    """A result that cannot be compared, because it is rejected or has no score."""
+    """A result that cannot be compared, because it is rejected, withdrawn or has no score."""
 
     def __init__(self, side: str, verdict: VerdictSummary) -> None:
-        state = "without a score" if verdict.accepted else "rejected"
-        super().__init__(f"{side} is {state}, and not compared")
         self.verdict = verdict
+        self.withdrawn = verdict.value.get("withdrawn")
+        state = "without a score" if verdict.accepted else "withdrawn" if self.withdrawn else "rejected"
+        super().__init__(
+            f"{side} is {state}, and not compared" + (f": {self.withdrawn}" if self.withdrawn else "")
+        )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -182,7 +185,7 @@ def _report_refusal(args: argparse.Namespace, error: Exception, code: int) -> in
     from suite.log.safe import safe
     from suite.report.junit import FAILED, JunitCase
 
-    if isinstance(error, ResultRefused):
+    if isinstance(error, ResultRefused) and not error.withdrawn:
         print_verdict(error.verdict, sys.stderr, brief=True)
     text = str(error).replace("not comparable", "NOT COMPARABLE")
     print(f"compare: {safe(text, 1000)}", file=sys.stderr)

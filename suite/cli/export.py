@@ -33,7 +33,9 @@ def main(args: argparse.Namespace) -> int:
         print(f"export: rejected: {safe(error)}", file=sys.stderr)
         return REJECTED
     if value["mllog"] is None:
-        why = f"{value['why_not']}: `python -m suite check {safe(args.result)}` shows why"
+        why = safe(value["why_not"], 1000)
+        if not value.get("withdrawn"):
+            why += f": `python -m suite check {safe(args.result)}` shows why"
         print(f"export: expected an accepted result with a score; {why}", file=sys.stderr)
         return REJECTED
     texts = ["".join(f"{line}\n" for line in lines) for lines in value["mllog"]]

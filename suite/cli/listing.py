@@ -36,6 +36,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "register": "add your public key to the registry of this checkout, as a change to propose",
         "system": "write the file that describes the system of a result, to fill in",
         "submit": "package an accepted result as a submission, signed with --key",
+        "withdraw": "withdraw a submission, with a reason that the site shows",
         "check-submissions": "check everything under submissions/",
         "coverage": "show what a submitter has submitted of closed, and what is missing",
     },

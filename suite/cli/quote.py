@@ -19,7 +19,7 @@ def main(args: argparse.Namespace) -> int:
 
     value = judged_at(args.result, args.submissions)
     if value["quote"] is None:
-        print(f"quote: {safe(value['why_no_quote'], 240)}", file=sys.stderr)
+        print(f"quote: {safe(value['why_no_quote'], 1000)}", file=sys.stderr)
         print(f"quote: {verdict(value)}", file=sys.stderr)
         return 1
     print(sentence(value["quote"]))

@@ -9,16 +9,19 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from suite.cli.guard import UsageError
 from suite.cli.keygen import default_path, entry_of
 
+if TYPE_CHECKING:
+    from suite.submissions.registry import Registry
+
+PROPOSE = "Propose this change to the project as a pull request (docs/submitting.md)."
+
 
 def main(args: argparse.Namespace) -> int:
     """Add the entry; returns 0, also if the registry has it. UsageError for an unusable name or registry."""
-    from suite.rules import LATEST
-    from suite.rules.schemas import schemas_for
-    from suite.submissions.registry import read_registry
     from suite.submissions.signing import keys
     from suite.submissions.system import submitter_problem
 
@@ -29,10 +32,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(
             f"expected the registry's {file}, found no such file: run this in the project's folder"
         )
-    registry = read_registry(file.parent)
-    if registry.faults:
-        fault = registry.faults[0]
-        raise UsageError(f"{fault.location}: expected {fault.expected}, found {fault.found}")
+    registry = faultless_registry(file.parent)
     public = keys.read((args.key or default_path()).expanduser()).public
     known = {one.public.key_id: one.submitter for one in registry.keys}
     if public.key_id in known:
@@ -44,15 +44,33 @@ def main(args: argparse.Namespace) -> int:
         return 0
     content = json.loads(file.read_bytes())
     content["keys"].append(entry_of(public, args.submitter, args.organisation))
-    schemas = schemas_for(LATEST)
-    if not schemas.valid("registry_keys", content):
-        where, message = schemas.explain("registry_keys", content)[0]
+    replace_file(file, content)
+    print(f"added to {file}: key {public.key_id} of {args.submitter}")
+    print(PROPOSE)
+    return 0
+
+
+def faultless_registry(folder: Path) -> Registry:
+    """The registry in ``folder``; UsageError if a file there has a fault, so that none is written."""
+    from suite.submissions.registry import read_registry
+
+    registry = read_registry(folder)
+    if registry.faults:
+        fault = registry.faults[0]
+        raise UsageError(f"{fault.location}: expected {fault.expected}, found {fault.found}")
+    return registry
+
+
+def replace_file(file: Path, content: dict[str, Any]) -> None:
+    """Write one of the registry's files at once; UsageError if ``content`` does not match its schema."""
+    from suite.submissions.registry.read import registry_schemas
+
+    schemas, name = registry_schemas(), f"registry_{file.stem}"
+    if not schemas.valid(name, content):
+        where, message = schemas.explain(name, content)[0]
         raise UsageError(
             f"the new entry breaks the schema of {file} at {where}: {message}; nothing was written"
         )
-    new = file.with_name(".keys.json.new")
+    new = file.with_name(f".{file.name}.new")
     new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     new.replace(file)
-    print(f"added to {file}: key {public.key_id} of {args.submitter}")
-    print("Propose this change to the project as a pull request (docs/submitting.md).")
-    return 0

@@ -87,13 +87,19 @@ def replay_options(args: argparse.Namespace, results: Path) -> ReplayOptions:
     )
 
 
+def refused(value: Mapping[str, Any]) -> bool:
+    """Whether the checker rejects the result, or its submitter withdrew it."""
+    return not value["accepted"] or value["withdrawal"] is not None
+
+
 def print_rejection(value: Mapping[str, Any]) -> int:
-    """Print the verdict that rejects the result; a rejected result is not replayed."""
+    """Print the verdict on a rejected or withdrawn result, which is not replayed."""
     from suite.audit import show
 
     for line in show.lines(value):
         print(line)
-    print("nothing was run: the checker rejects the result")
+    withdrawn = value["withdrawal"] is not None
+    print(f"nothing was run: {'its submitter withdrew' if withdrawn else 'the checker rejects'} the result")
     return REJECTED
 
 
@@ -108,7 +114,7 @@ def _replay(args: argparse.Namespace) -> int:
 
     key = None if args.key is None else keys.read(args.key)
     value, raw = judged_result(args)
-    if not value["accepted"]:
+    if refused(value):
         return print_rejection(value)
     if not value["scored"]:
         raise UsageError("expected a completed run, found one without a score: there is nothing to repeat")
@@ -167,7 +173,7 @@ def _first_steps(args: argparse.Namespace) -> int:
     if args.key is not None:
         raise UsageError("--key: first steps on a CPU prove no time, so no level is signed for them")
     value, raw = judged_result(args)
-    if not value["accepted"]:
+    if refused(value):
         return print_rejection(value)
     record = record_of(raw)
     if record.conversion is not None:

@@ -15,6 +15,9 @@ from suite.cli.guard import UsageError
 
 def main(args: argparse.Namespace) -> int:
     """Build the site; the exit code as above."""
+    import gc
+
+    from suite.checker.verdict import without_collection
     from suite.compare.result_row import ERROR
     from suite.log.units import count
     from suite.site.build import SiteError, build
@@ -23,7 +26,9 @@ def main(args: argparse.Namespace) -> int:
     if not source.is_dir():
         raise UsageError(f"--from: expected a folder of results or submissions, found no folder {source}")
     try:
-        built = build(source.absolute(), args.to, args.cache_dir / "site")
+        with without_collection():
+            built = build(source.absolute(), args.to, args.cache_dir / "site")
+            gc.freeze()  # the process ends soon: a search for garbage among a million strings finds none
     except SiteError as error:
         raise UsageError(str(error)) from error
     results = built.collection.results

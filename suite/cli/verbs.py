@@ -290,6 +290,13 @@ _ALL = (
         ),
     ),
     Verb(
+        "withdraw", "suite.cli.withdraw", (
+            replace(RESULT, help="the submission: submissions/<submitter>/…/<run id>"),
+            Option("reason", "why, in one line of ASCII that the site shows", metavar="TEXT", required=True),
+            replace(SUBMISSIONS, help="where submissions and the registry are kept"),
+        ),
+    ),
+    Verb(
         "check-submissions", "suite.cli.check_submissions",
         (positional(SUBMISSIONS, help="the tree of submissions"), STRICT),
     ),

@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> int:
     value = judged_at(found, args.submissions)
     print(f"log: {safe(found, 300)}")
     if value["quote"] is None:
-        print(f"differs: there is no sentence of this result: {safe(value['why_no_quote'], 240)}")
+        print(f"differs: there is no sentence of this result: {safe(value['why_no_quote'], 1000)}")
         return 1
     derived = quote.sentence(value["quote"])
     if args.sentence == derived:

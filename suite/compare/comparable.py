@@ -16,12 +16,14 @@ from suite.checker.sandboxed import VerdictSummary, ended_verdict, limit_finding
 from suite.checker.verdict import Verdict
 from suite.contract import CONVERSION
 from suite.log import statistics
+from suite.log.files import folder_of
 from suite.log.model import Event, Record, Repeat
 from suite.metrics.machine import at, facts
 from suite.metrics.metric import Metric, missing, reason_of
 from suite.metrics.run import first_reached, metrics_of, title, unit
 from suite.rules import Rules, load
 from suite.sandbox.sandbox import LimitsError, Sandbox
+from suite.submissions.registry.withdrawals import withdrawal_of
 
 # Groups in the order of the report. Facts of the first define what is measured, not how fast it runs.
 MEANING, RULES, SYSTEM = "what is measured", "rules and purpose", "system, seen from outside"
@@ -63,10 +65,18 @@ def comparable_in(sandbox: Sandbox, path: Path) -> tuple[VerdictSummary, dict[st
 def comparable(path: Path, rules_of: Callable[[str], Rules] = load) -> dict[str, Any]:
     """The verdict on the result in ``path`` and, where it has a score, its comparison data."""
     verdict = check_result(path, rules_of)
-    record = verdict.record
-    if record is None or not verdict.scored:
-        return {"verdict": verdict.as_dict(), "comparable": None}
-    return {"verdict": verdict.as_dict(), "comparable": comparable_of(record, verdict)}
+    record, value = verdict.record, verdict_values(path, verdict)
+    if record is None or not value["scored"]:
+        return {"verdict": value, "comparable": None}
+    return {"verdict": value, "comparable": comparable_of(record, verdict)}
+
+
+def verdict_values(path: Path, verdict: Verdict) -> dict[str, Any]:
+    """The verdict as JSON values; of a withdrawn result without a score, and with the withdrawal as text."""
+    withdrawal = withdrawal_of(folder_of(path), verdict.digest)
+    if withdrawal is None:
+        return verdict.as_dict()
+    return verdict.as_dict() | {"accepted": False, "scored": False, "withdrawn": str(withdrawal)}
 
 
 def comparable_of(record: Record, verdict: Verdict) -> dict[str, Any]:

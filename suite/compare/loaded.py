@@ -33,7 +33,7 @@ class Result:
     """One result. Its tables are pandas, Arrow or plain rows (:func:`suite.compare.frames.table_of`)."""
 
     path: Path
-    accepted: bool | None  # by the checker; None with check=False
+    accepted: bool | None  # by the checker, and not withdrawn; None with check=False
     verdict: VerdictSummary | None
     title: str
     header: Mapping[str, Any]  # the data of the log's first line: key, settings, rules, dataset …
@@ -133,9 +133,9 @@ def _value(result: Result, name: str) -> float | int | None:
 def load(path: str | Path, check: bool = True) -> Any:
     """The :class:`Result` in ``path``, or the :class:`Results` below it if ``path`` is no result itself.
 
-    The checker judges each log first, in the sandbox of `make check`. A rejected result is returned without
-    metrics, and with a warning; ``check=False`` skips the rules, and ``accepted`` is None. Raises
-    FileNotFoundError without a result, ValueError for a log whose format is broken.
+    The checker judges each log first, in the sandbox of `make check`. A rejected or withdrawn result is
+    returned without metrics, and with a warning; ``check=False`` skips the rules, and ``accepted`` is None.
+    Raises FileNotFoundError without a result, ValueError for a log whose format is broken.
     """
     path = Path(path)
     with Sandbox(COMPARE_TASKS) as sandbox:
@@ -173,6 +173,8 @@ def _judgement(verdict: VerdictSummary | None) -> str:
     """What the checker decided, in a few words."""
     if verdict is None:
         return "not checked"
+    if verdict.value.get("withdrawn"):
+        return safe(verdict.value["withdrawn"], 1000)
     if not verdict.accepted:
         first = verdict.rejections[0]
         return safe(
@@ -187,7 +189,7 @@ def _judgement(verdict: VerdictSummary | None) -> str:
 def compare_loaded(a: Result | Path | str, b: Result | Path | str) -> two.Comparison:
     """Compare two results, loaded or by their paths, as `make compare` does.
 
-    Raises NotAccepted for a result that is rejected, unchecked or without a score, and
+    Raises NotAccepted for a result that is rejected, withdrawn, unchecked or without a score, and
     :class:`suite.compare.compare.NotComparable` where the two measure different things.
     """
     sides = []

@@ -9,7 +9,7 @@ from typing import Any
 
 from suite.checker import check_result
 from suite.checker.verdict import Verdict
-from suite.compare.comparable import comparable_of
+from suite.compare.comparable import comparable_of, verdict_values
 from suite.compare.repeats import repeat_metrics
 from suite.log.finding import RecordError
 from suite.log.model import Event, Record, Repeat
@@ -32,24 +32,25 @@ def content(path: Path, check: bool) -> dict[str, Any]:
     ``defects`` without a verdict. A log without a score has no metrics.
     """
     verdict: Verdict | None = None
+    value: dict[str, Any] | None = None
     defects: list[dict[str, Any]] = []
     try:
         if check:
             verdict = check_result(path)
-            record = verdict.record
+            value, record = verdict_values(path, verdict), verdict.record
         else:
             record = read_result(path)
     except RecordError as error:
         record, defects = None, [asdict(defect) for defect in error.defects]
     return {
-        "verdict": None if verdict is None else verdict.as_dict(),
+        "verdict": value,
         "defects": defects,
-        "content": None if record is None else _content(record, verdict),
+        "content": None if record is None else _content(record, verdict, value),
     }
 
 
-def _content(record: Record, verdict: Verdict | None) -> dict[str, Any]:
-    scored = record.completed if verdict is None else verdict.scored
+def _content(record: Record, verdict: Verdict | None, value: dict[str, Any] | None) -> dict[str, Any]:
+    scored = record.completed if value is None else value["scored"]
     return {
         "title": title(record),
         "sha256": record.digest,

@@ -25,12 +25,16 @@ from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of, unit
 from suite.metrics.slow_rank import slow_rank_text
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
+from suite.submissions.registry.model import Registry, Withdrawal
+from suite.submissions.registry.withdrawals import withdrawal_of
 
 OOM = "OOM"  # the status of a result that ran out of memory, shown instead of a score
+WITHDRAWN = "withdrawn"  # by its submitter: shown without a score, as a rejected one
 ERROR = "error"  # the status of a result over which the checker itself failed: it has no verdict
 _SKIPPED_FOLDERS = ("registry",)
 _MAX_SYSTEM = 64 * 1024  # bytes of system.json
 _LONGEST = 300  # characters of a fault of the checker
+_LONGEST_REASON = 600  # characters of a withdrawal
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class ResultRow:
 
     group: tuple[str, str, str]  # division, data, mode; of a conversion "conversion" instead of the mode
     key: dict[str, Any]
-    status: str  # accepted | flagged | rejected | OOM | aborted | incomplete | error
+    status: str  # accepted | flagged | rejected | withdrawn | OOM | aborted | incomplete | error
     why: str
     flags: int
     unit: str
@@ -88,7 +92,8 @@ def result_folders(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
         elif path.is_dir() and not path.is_symlink():
             below = (child for child in path.iterdir() if child.is_dir() and not child.is_symlink())
-            yield from result_folders(sorted(child for child in below if child.name not in _SKIPPED_FOLDERS))
+            inner = (child for child in below if child.name not in _SKIPPED_FOLDERS)
+            yield from result_folders(sorted(inner, key=lambda child: child.name))
 
 
 def checked_rows(paths: Iterable[Path]) -> list[ResultRow]:
@@ -123,14 +128,17 @@ def checked_row(sandbox: Sandbox, folder: Path) -> ResultRow:
         return _row_without_record(folder, "rejected", _first_cause(limit_finding(error)))
 
 
-def row_of(folder: Path, verdict: Verdict | None = None) -> ResultRow:
+def row_of(folder: Path, verdict: Verdict | None = None, registry: Registry | None = None) -> ResultRow:
     """Check one result and return its row; an unreadable result gets a row with the cause.
 
-    ``verdict`` is the verdict on the log, if it was checked already.
+    ``verdict`` is the verdict on the log, if it was checked already. ``registry`` may have its withdrawal, as
+    the registry of the tree may that ``folder`` lies in.
     """
     verdict = verdict or check_result(folder)
     record = verdict.record
-    status, why = _status(verdict)
+    withdrawal = withdrawal_of(folder, verdict.digest, registry)
+    status, why = _status(verdict) if withdrawal is None else (WITHDRAWN, why_withdrawn(withdrawal))
+    scored = verdict.scored and withdrawal is None
     submitter, system = _submitter_and_system(folder)
     if record is None:
         return _row_without_record(folder, status, why, verdict.digest, (submitter, system))
@@ -148,13 +156,13 @@ def row_of(folder: Path, verdict: Verdict | None = None) -> ResultRow:
         system=system,
         run_id=header["run_id"],
         digest=record.digest,
-        metrics=metrics_of(record) if verdict.scored else {},
+        metrics=metrics_of(record) if scored else {},
         runtime=header["runtime"],
         image=image_of(record),
         limits=limits_of(record),
         limits_text=limits_text,
         rules=header["rules"]["version"],
-        ranks=slow_rank_text(record) if verdict.scored else "",
+        ranks=slow_rank_text(record) if scored else "",
         started=record.header.wall,
         settings=facts_by_group(record)[SETTINGS],
         machine=identity(facts(record, "outside")),
@@ -196,6 +204,11 @@ def _row_without_record(
         digest=digest or str(folder),
         metrics={},
     )
+
+
+def why_withdrawn(withdrawal: Withdrawal) -> str:
+    """The day and the reason of a withdrawal, whose status says the rest."""
+    return safe(f"{withdrawal.withdrawn_at[:10]}: {withdrawal.reason}", _LONGEST_REASON)
 
 
 def _status(verdict: Verdict) -> tuple[str, str]:

@@ -56,7 +56,7 @@ def measured(path: Path) -> dict[str, Any]:
         "row": row.as_dict(),
         "settings": settings_of(record, row),
         "code": f"{code['code_digest']} {code['changes_digest']}",
-        "repeats": _repeats(record) if verdict.scored else {},
+        "repeats": _repeats(record) if row.metrics else {},
     }
 
 

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from suite.checker import check_result
-from suite.log.files import LOG, read_file
+from suite.log.files import LOG, folder_of, read_file
 from suite.log.finding import RecordError
 from suite.log.model import Event, Record, Repeat
 from suite.log.safe import safe
 from suite.metrics.machine import devices
 from suite.mllog.events import END, POINT, START
 from suite.submissions import system
+from suite.submissions.registry.withdrawals import withdrawal_of
 
 NOTICE = "Translated from a dl-benchmark-suite log. Not a submission to MLPerf, and not an MLPerf result."
 _BENCHMARKS = {
@@ -49,18 +50,20 @@ _PERCENT = ("bleu",)  # MLPerf's logs contain the fraction since v0.7
 def export(path: Path) -> dict[str, Any]:
     """The verdict on the result in ``path``, and under "mllog" the lines of each repeat.
 
-    "mllog" is null where the result is rejected or has no score; ``why_not`` states the reason.
+    "mllog" is null where the result is rejected, withdrawn or has no score; ``why_not`` states the reason.
     """
     verdict = check_result(path)
     value = verdict.as_dict()
     record = verdict.record
+    folder = folder_of(path)
+    if (withdrawal := withdrawal_of(folder, verdict.digest)) is not None:
+        return value | {"mllog": None, "withdrawn": True, "why_not": f"the result is {withdrawal}"}
     if not verdict.accepted or record is None:
         return value | {"mllog": None, "why_not": "the result is rejected"}
     if not verdict.scored:
         return value | {"mllog": None, "why_not": "the result has no score"}
     if record.conversion is not None:
         return value | {"mllog": None, "why_not": "the result is a conversion, and MLPerf has none"}
-    folder = path.parent if path.name == LOG and not path.is_dir() else path
     description: dict[str, Any] = {}
     if SYSTEM in record.files:
         try:

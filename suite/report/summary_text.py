@@ -23,7 +23,7 @@ _LONGEST = 60  # characters of a setting
 _LONGEST_LINE = 400
 _GAP = 2  # columns between columns
 _BEFORE_RUN_ID = 4  # figures that are more important than the whole run id
-_BAD = ("rejected", "OOM", "aborted", "incomplete", "error")
+_BAD = ("rejected", "withdrawn", "OOM", "aborted", "incomplete", "error")
 _USUAL = ("threads", "loader", "storage")
 # Settings that another column states. All others are shown only where they differ.
 _STATED = ("device", "runtime", "cpus", "cpuset", "memory_bytes", "shm_bytes", "repeats", *_USUAL)

@@ -6,14 +6,16 @@ import contextlib
 import json
 import os
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from suite.checker.verdict import without_collection
 from suite.log.files import LOG, read_file
 from suite.log.finding import RecordError
-from suite.site.cache import Cache, code_digest, write
+from suite.site.cache import Cache, version_of, write
 from suite.site.collect import Collection, Result, collect
 from suite.site.pages import all_pages
 from suite.site.pages.result import result_page
@@ -49,18 +51,36 @@ def build(source: Path, target: Path, cache_folder: Path) -> Built:
 
 def _built(source: Path, target: Path, cache: Cache, before: set[str]) -> Built:
     collection = collect(source, cache)
+    parts_name, pages_name = (
+        f"{sha256(str(path.absolute()).encode()).hexdigest()}.{kind}"
+        for path, kind in ((source, "parts"), (target, "pages"))
+    )
+    parts = cache.read(parts_name) or {}
+    for result in collection.results:
+        result.made.update(parts.get(result.version, {}))
     pages = dict(all_pages(collection))
-    written = 0
+    if parts != (made := {result.version: result.made for result in collection.results}):
+        cache.write(parts_name, made)
+    as_written = cache.read(pages_name) or {}
+    now: dict[str, Any] = {}
+    folder, written = str(target), 0
     names = set(pages)
     for name, page in pages.items():
         written += _written(target / name, page.encode())
     for result in collection.results:
-        name = f"r/{result.digest}.html"
-        names.add(name)
-        written += _written(target / name, _result(result, cache).encode())
+        files: dict[str, Callable[[Result, Cache, Path], bool]] = {f"r/{result.digest}.html": _page}
         if result.facts["audit"]["sha256"] is not None:
-            names.add(f"log/{result.digest}.txt")
-            written += _log(result, target / "log" / f"{result.digest}.txt")
+            files[f"log/{result.digest}.txt"] = _log
+        for name, write_file in files.items():
+            path = f"{folder}/{name}"
+            # A file that is as the last build left it, of a result that is as it was then, is not read again.
+            now[name] = [result.version, version_of(path)]
+            if now[name] != as_written.get(name):
+                written += write_file(result, cache, Path(path))
+                now[name] = [result.version, version_of(path)]
+    names |= set(now)
+    if now != as_written:
+        cache.write(pages_name, now)
     gone = before - names
     for name in gone:
         with contextlib.suppress(FileNotFoundError):
@@ -71,20 +91,14 @@ def _built(source: Path, target: Path, cache: Cache, before: set[str]) -> Built:
     return Built(collection, len(names), written, len(gone))
 
 
-def _result(result: Result, cache: Cache) -> str:
-    """The page of a result, from the cache if nothing that it shows has changed."""
-    about = [
-        json.dumps([asdict(one) for one in result.findings]),
-        result.level or "",
-        result.key,
-        code_digest(),
-    ]
-    name = f"{sha256(chr(10).join(about).encode()).hexdigest()}.html"
+def _page(result: Result, cache: Cache, path: Path) -> bool:
+    """Write the page of a result, from the cache if nothing that it shows has changed."""
+    name = f"{result.version}.html"
     found = cache.read_text(name)
     if found is None:
         found = result_page(result)
         cache.write_text(name, found)
-    return found
+    return _written(path, found.encode())
 
 
 def _written(path: Path, data: bytes) -> bool:
@@ -96,7 +110,7 @@ def _written(path: Path, data: bytes) -> bool:
     return True
 
 
-def _log(result: Result, path: Path) -> bool:
+def _log(result: Result, _cache: Cache, path: Path) -> bool:
     """Copy the log, whose name is its digest, if it is not there yet."""
     folder = os.open(result.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,7 +1,8 @@
 """What was computed before: facts and pages by the digest of everything that they follow from.
 
-A result's key covers the bytes of its files, its path in the folder, the registry, all rules and all code of
-the suite. An entry is therefore never stale; the folder may be deleted at any time.
+A result's key covers the bytes of its files, its path in the folder, its withdrawal, the rest of the
+registry, all rules and all code of the suite. An entry is therefore never stale; the folder may be deleted at
+any time.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import orjson
 
 from suite.log.files import ALLOWED
 from suite.rules.root import SHIPPED
+from suite.submissions.registry.read import WITHDRAWALS
 
 _SUITE = Path(__file__).resolve().parents[1]
+_CODE = (".py", ".css", ".js", ".json")
 _STATS = "files.json"  # digests of files by path, size and times, as in git's index
 
 
@@ -55,20 +58,19 @@ class Cache:
         """Write one entry of text."""
         write(self.path / name, value.encode())
 
-    def digest(self, path: Path) -> str:
-        """SHA-256 of a regular file, read again only if its size, times or inode changed; else empty."""
-        try:
-            status = os.lstat(path)
-        except OSError:
+    def digest(self, path: Path | str) -> str:
+        """SHA-256 of a regular file, read again only if its size, times or inode changed; else empty.
+
+        ``path`` is absolute.
+        """
+        version = version_of(path)
+        if version is None:
             return ""
-        if not stat.S_ISREG(status.st_mode):
-            return ""
-        version = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
-        name = str(path.absolute())
+        name = str(path)
         known = self._stats.get(name)
         if known is None or known[:-1] != version:
             try:
-                known = [*version, sha256(path.read_bytes()).hexdigest()]
+                known = [*version, sha256(Path(path).read_bytes()).hexdigest()]
             except OSError:
                 return ""
         self._seen[name] = known
@@ -78,6 +80,17 @@ class Cache:
         """Keep the digests of the files that were read."""
         if any(self._stats.get(name) != known for name, known in self._seen.items()):
             self.write(_STATS, self._stats | self._seen)
+
+
+def version_of(path: Path | str) -> list[int] | None:
+    """What changes with a regular file: size, times, inode and device; None where there is no such file."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
 
 
 def write(path: Path, data: bytes) -> None:
@@ -95,18 +108,31 @@ def write(path: Path, data: bytes) -> None:
         raise
 
 
-def key_of(files: Cache, folder: Path, root: Path, registry: str) -> str:
+def key_of(files: Cache, folder: Path, root: Path, registry: str, withdrawal: str) -> str:
     """The key of the result in ``folder``: its files, its path below ``root``, registry, rules and code."""
-    location = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
-    others = sorted(path.name for path in folder.iterdir() if path.name not in ALLOWED)
-    parts = [f"{files.digest(folder / name)} {name}" for name in ALLOWED]
-    return _digest([*parts, *others, location, registry, code_digest()])
+    location = location_of(folder, root)
+    names = sorted(os.listdir(folder))  # noqa: PTH208 - a Path for each of thousands of files is slow
+    others = [name for name in names if name not in ALLOWED]
+    parts = [f"{files.digest(f'{folder}/{name}') if name in names else ''} {name}" for name in ALLOWED]
+    return _digest([*parts, *others, location, registry, withdrawal, code_digest()])
+
+
+def location_of(folder: Path, root: Path) -> str:
+    """The path of ``folder`` below ``root``; its name where it lies elsewhere. Both are absolute."""
+    path, above = str(folder), f"{root}/"
+    return path.removeprefix(above) if path.startswith(above) else folder.name
 
 
 def registry_digest(root: Path, valid_waivers: Iterable[str]) -> str:
-    """One digest of the registry in ``root`` and of the names of the waivers that are valid now."""
+    """One digest of the registry in ``root`` and of the names of the waivers that are valid now.
+
+    Withdrawals are left out: each concerns one result only, and is part of its key.
+    """
     folder = root / "registry"
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    own = folder / f"{WITHDRAWALS}.json"
+    files = sorted(
+        path for path in folder.rglob("*") if path.is_file() and not path.is_symlink() and path != own
+    )
     lines = [f"{sha256(path.read_bytes()).hexdigest()} {path.relative_to(folder)}" for path in files]
     return _digest([*lines, *sorted(valid_waivers)])
 
@@ -114,7 +140,7 @@ def registry_digest(root: Path, valid_waivers: Iterable[str]) -> str:
 @cache
 def code_digest() -> str:
     """One digest of the code, style sheet and script of the suite, and of all rules."""
-    code = [path for path in _SUITE.rglob("*") if path.suffix in (".py", ".css", ".js") and path.is_file()]
+    code = [path for path in _SUITE.rglob("*") if path.suffix in _CODE and path.is_file()]
     rules = [path for path in SHIPPED.path.rglob("*.json") if path.is_file()]
     named = [(path.relative_to(_SUITE.parent).as_posix(), path) for path in code]
     named += [(path.relative_to(SHIPPED.path).as_posix(), path) for path in rules]

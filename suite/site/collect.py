@@ -8,20 +8,27 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from suite.checker.sandboxed import VerdictSummary, limit_finding
 from suite.compare.result_row import ERROR, ResultRow, result_folders
 from suite.compare.scaling import CheckedSet, check_set
 from suite.compare.scaling_set import FILE, SETS, is_set
+from suite.log.files import LOG
 from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
-from suite.site.cache import Cache, key_of, registry_digest
+from suite.site.cache import Cache, key_of, location_of, registry_digest
 from suite.submissions.package import CheckedSubmission, compared_with_each_other
 from suite.submissions.registry import Registry, read_registry
+from suite.submissions.registry.model import Withdrawal
+from suite.submissions.registry.withdrawals import withdrawal_of
+from suite.submissions.rule_table import finding
 from suite.submissions.system import SLUG
 
 SITE_TASKS = "suite.site.tasks"
@@ -41,6 +48,15 @@ class Result:
     findings: tuple[Finding, ...]
     level: str | None
     details: Callable[[], dict[str, Any]] = field(compare=False)  # the facts of its own page
+    # Parts of pages that were made of this result, by name (suite.site.parts.kept); never copied to another.
+    made: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of everything that pages show of this result."""
+        findings = orjson.dumps([asdict(one) for one in self.findings])
+        about = f"{self.key}\n{self.row.status}\n{self.level}\n".encode()
+        return sha256(about + findings).hexdigest()
 
     @property
     def digest(self) -> str:
@@ -48,10 +64,21 @@ class Result:
         found = self.facts["audit"]["sha256"]
         return str(found or sha256(self.key.encode()).hexdigest())
 
-    @property
+    @cached_property
     def rejected(self) -> bool:
         """Whether any finding rejects."""
         return any(one.severity == "reject" for one in self.findings)
+
+    @cached_property
+    def withdrawal(self) -> Withdrawal | None:
+        """The submitter's withdrawal of the result; None if there is none."""
+        found = self.facts["audit"]["withdrawal"]
+        return None if found is None else Withdrawal(**found)
+
+    @cached_property
+    def struck(self) -> bool:
+        """Whether it is shown struck through and without a score: rejected or withdrawn."""
+        return self.rejected or self.withdrawal is not None
 
     @property
     def submitter(self) -> str:
@@ -83,7 +110,7 @@ class Collection:
 
     results: tuple[Result, ...]  # the newest first
     sets: tuple[ScalingResult, ...]
-    findings: tuple[Finding, ...]  # about several submissions together
+    findings: tuple[Finding, ...]  # about the registry, and about several submissions together
 
     def of(self, digest: str) -> Result:
         """The result with this digest of its log."""
@@ -96,12 +123,18 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
     ``folders`` limits the results; without it all below ``root`` are read. A log that lies in several folders
     has one entry: the submitted one.
     """
+    root = root.absolute()
     registry = read_registry(root / "registry")
     now = datetime.now(UTC)
     valid = [waiver.name for waiver in registry.waivers if now <= waiver.until]
     of_registry = registry_digest(root, valid)
-    found = [path for path in (folders or result_folders([root])) if path.suffix not in _ENDINGS]
-    keys = [key_of(cache, path, root, of_registry) for path in found]
+    asked = result_folders([root]) if folders is None else (path.absolute() for path in folders)
+    found = [path for path in asked if path.suffix not in _ENDINGS]
+    withdrawals = [withdrawal_of(path, cache.digest(path / LOG), registry) for path in found]
+    keys = [
+        key_of(cache, path, root, of_registry, str(withdrawal))
+        for path, withdrawal in zip(found, withdrawals, strict=True)
+    ]
     values = _values(cache, root, found, keys)
     sets = _sets(root, cache)
     packaged = [index for index, value in enumerate(values) if value["entry"] is not None]
@@ -120,7 +153,8 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
             results[result.digest] = result
     cache.close()
     ordered = sorted(results.values(), key=lambda one: (one.facts.get("when", ""), one.digest), reverse=True)
-    return Collection(tuple(ordered), tuple(sets), tuple(between))
+    faults = [finding(*fault) for fault in registry.faults]
+    return Collection(tuple(ordered), tuple(sets), (*faults, *between))
 
 
 def _compared(
@@ -147,7 +181,7 @@ def _result(
     between: Sequence[Finding],
     levels: dict[Path, str | None],
 ) -> Result:
-    location = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    location = location_of(path, root)
     about = [one for one in between if value["entry"] is not None and _names(one, safe(location))]
     findings = (*(Finding(**one) for one in value["audit"]["findings"]), *about)
     rejected = any(one.severity == "reject" for one in findings)
@@ -214,6 +248,7 @@ def _without_verdict(folder: Path, status: str, found: Finding | None, why: str 
     audit: dict[str, Any] = {
         "accepted": False, "scored": False, "sha256": None, "rules": None, "level": None, "missing": "",
         "described": False, "submitter": None, "files": {}, "quote": None, "why_no_quote": row.why,
+        "withdrawal": None,
         "findings": [] if found is None else [asdict(found)],
     }  # fmt: skip
     return {

@@ -11,7 +11,8 @@ from typing import Any
 
 from suite.audit.examine import examine
 from suite.checker import Verdict, check_result
-from suite.compare.comparable import CODE, SOFTWARE, SYSTEM, facts_by_group
+from suite.compare.comparable import CODE, MEANING, SOFTWARE, SYSTEM, comparable_of, facts_by_group
+from suite.compare.compare import SAME_WORK
 from suite.compare.result_row import ResultRow, row_of
 from suite.compare.settings import settings_of
 from suite.log.files import folder_of
@@ -37,7 +38,7 @@ def facts_of(path: Path, root: Path, registry: Registry) -> dict[str, Any]:
     """
     verdict = check_result(path)
     audit = examine(path, root, registry, verdict=verdict)
-    row = row_of(folder_of(path), verdict)
+    row = row_of(folder_of(path), verdict, registry)
     record = verdict.record
     found: dict[str, Any] = {
         "row": row.as_dict(),
@@ -46,12 +47,17 @@ def facts_of(path: Path, root: Path, registry: Registry) -> dict[str, Any]:
         "entry": _entry(path, root, registry, verdict) if audit["described"] else None,
         "reached": verdict.reached,
     }
-    return found if record is None else found | _of_record(record, row, scored=verdict.scored)
+    if record is None:
+        return found
+    found |= _of_record(record, row)
+    if not verdict.scored or audit["withdrawal"] is not None:
+        return found
+    return found | _of_scored(record) | {"compared": _compared(comparable_of(record, verdict))}
 
 
 _AUDIT = (
     *("accepted", "scored", "sha256", "rules", "level", "missing", "described", "submitter"),
-    *("findings", "files", "quote", "why_no_quote"),
+    *("findings", "files", "quote", "why_no_quote", "withdrawal"),
 )
 
 
@@ -70,9 +76,9 @@ def _outcomes(rows: Sequence[Mapping[str, str]]) -> dict[str, int]:
     return counts
 
 
-def _of_record(record: Record, row: ResultRow, *, scored: bool) -> dict[str, Any]:
+def _of_record(record: Record, row: ResultRow) -> dict[str, Any]:
     header, facts = record.header.data, facts_by_group(record)
-    found: dict[str, Any] = {
+    return {
         "title": title(record),
         "when": record.events[0].wall,
         "purpose": header["purpose"],
@@ -85,9 +91,10 @@ def _of_record(record: Record, row: ResultRow, *, scored: bool) -> dict[str, Any
         "environment": {name: facts[name] for name in ENVIRONMENT},
         "sheet": _data_sheet(record),
     }
-    if not scored:
-        return found
-    return found | {
+
+
+def _of_scored(record: Record) -> dict[str, Any]:
+    return {
         "why": explain_speed(record),
         "time": wall_time(record),
         "resources": {name: _metric(metric) for name, metric in resources_of(record).items()},
@@ -95,6 +102,14 @@ def _of_record(record: Record, row: ResultRow, *, scored: bool) -> dict[str, Any
         "curves": curves_of(record),
         "evaluations": _evaluations(record),
     }
+
+
+def _compared(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a comparison needs: metric, its value of each repeat, what must be equal, times of the repeats."""
+    name, metric = next(iter(result["metrics"].items()))
+    times = [{part: one[part] for part in ("boot", "began_ns", "ended_ns")} for one in result["times"]]
+    same = {**result["same"], **{part: result["facts"][MEANING].get(part) for part in SAME_WORK}}
+    return {"metric": name, "repeats": metric["repeats"], "same": same, "times": times}
 
 
 def _metric(metric: Any) -> dict[str, Any]:

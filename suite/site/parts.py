@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from suite.compare.result_row import OOM
@@ -79,7 +80,9 @@ def level_badge(result: Result) -> Html | str:
 
 
 def status_badge(result: Result) -> Html:
-    """Whether the checker accepts the result; a rejected one names its first rule."""
+    """Whether the result is withdrawn or the checker accepts it; a rejected one names its first rule."""
+    if result.withdrawal is not None:
+        return badge("withdrawn", "rejected")
     if result.rejected:
         rule = next(one.rule for one in result.findings if one.severity == "reject")
         return badge(f"rejected {rule}", "rejected")
@@ -95,7 +98,7 @@ def status_badge(result: Result) -> Html:
 def score(result: Result) -> tuple[Metric | None, Metric | None, Metric | None]:
     """(score, low, high): throughput, or the time to quality, which has no interval."""
     metrics = result.row.metrics
-    if result.rejected:
+    if result.struck:
         return None, None, None
     if result.row.group[2] == "quality":
         return metrics.get("time_to_quality_s"), None, None
@@ -235,6 +238,16 @@ def device_of(result: Result) -> str:
     return result.row.device or "unknown"
 
 
+def kept(result: Result, name: str, make: Callable[[], Html]) -> Html:
+    """The part ``name`` of a page, as it was made of ``result`` before; made now if it was not.
+
+    It may depend on the result alone: a build keeps it for the next one.
+    """
+    if name not in result.made:
+        result.made[name] = make()
+    return trusted(result.made[name])
+
+
 def results_table(
     results: Sequence[Result],
     links: Links,
@@ -263,7 +276,8 @@ def results_table(
         head("submitter"),
         head("date"),
     ]
-    rows = [result_row(result, links) for result in results]
+    part = f"row {links.to('')}"
+    rows = [kept(result, part, partial(result_row, result, links)) for result in results]
     return table(
         heads, rows, caption, quiet=quiet, class_="results", data_filters=filters or index, data_compare=index
     )
@@ -294,7 +308,7 @@ def result_row(result: Result, links: Links) -> Html:
         cell(result.row.submitter),
         cell(date_of(result)),
     ]
-    return tag("tr", cells, data_digest=result.digest, class_="gone" if result.rejected else None)
+    return tag("tr", cells, data_digest=result.digest, class_="gone" if result.struck else None)
 
 
 def interval(low: Metric | None, high: Metric | None) -> Html:
@@ -307,7 +321,7 @@ def interval(low: Metric | None, high: Metric | None) -> Html:
 
 def resources_table(results: Sequence[Result], links: Links, caption: str) -> Html:
     """What each result used of its machine: the columns of a study of frameworks on one device."""
-    shown_results = [one for one in results if one.facts.get("resources") and not one.rejected]
+    shown_results = [one for one in results if one.facts.get("resources") and not one.struck]
     if not shown_results:
         return Html("")
     columns = [
@@ -321,7 +335,9 @@ def resources_table(results: Sequence[Result], links: Links, caption: str) -> Ht
         head("device"),
         *(head(label, numeric=True) for _, label in columns),
     ]
-    rows = [_resources_row(result, links, [name for name, _ in columns]) for result in shown_results]
+    names = [name for name, _ in columns]
+    part = f"resources {links.to('')} {' '.join(names)}"
+    rows = [kept(result, part, partial(_resources_row, result, links, names)) for result in shown_results]
     return table(heads, rows, caption, class_="resources")
 
 

@@ -92,7 +92,7 @@ def _footer() -> Html:
     return tag(
         "footer",
         "Every number on this page follows from logs that the checker accepted. ",
-        "Rejected results stay, struck through, without a score.",
+        "Rejected and withdrawn results stay, struck through, without a score.",
     )
 
 

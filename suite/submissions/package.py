@@ -30,8 +30,10 @@ from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.submissions import attestation, system
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry.assurance import Assurance
+from suite.submissions.registry.model import Withdrawal
 from suite.submissions.registry.traces import Trace, trace_of, tree_breaches
 from suite.submissions.registry.waivers import apply_waivers
+from suite.submissions.registry.withdrawals import without_result
 from suite.submissions.rule_table import finding, rules
 from suite.submissions.signing.keys import PrivateKey
 from suite.submissions.signing.statement import ATTESTATION
@@ -79,8 +81,9 @@ class CheckedSubmission:
     digest: str | None  # of run.jsonl
     run_id: str | None
     system: dict[str, Any] | None
-    assurance: Assurance | None = None  # None where the result is rejected
+    assurance: Assurance | None = None  # None where the result is rejected or withdrawn
     trace: Trace | None = None
+    withdrawal: Withdrawal | None = None
     fault: str | None = None  # how the checker itself failed; then there is no verdict
 
     @property
@@ -97,12 +100,13 @@ class CheckedSubmission:
             "system": self.system,
             "assurance": None if self.assurance is None else asdict(self.assurance),
             "trace": None if self.trace is None else self.trace.as_dict(),
+            "withdrawal": None if self.withdrawal is None else asdict(self.withdrawal),
         }
 
     @classmethod
     def of_dict(cls, folder: Path, value: Mapping[str, Any]) -> CheckedSubmission:
         """The submission from the JSON values of :meth:`as_dict`."""
-        assurance, trace = value["assurance"], value["trace"]
+        assurance, trace, withdrawal = value["assurance"], value["trace"], value["withdrawal"]
         return cls(
             folder,
             tuple(Finding(**one) for one in value["findings"]),
@@ -111,6 +115,7 @@ class CheckedSubmission:
             value["system"],
             None if assurance is None else Assurance(**assurance | {"signers": tuple(assurance["signers"])}),
             None if trace is None else Trace.of_dict(trace),
+            None if withdrawal is None else Withdrawal(**withdrawal),
         )
 
 
@@ -200,6 +205,7 @@ def check_entry(
         record.digest if record else None,
         record.run_id if record else None,
         description,
+        withdrawal=registry.withdrawals.get(verdict.digest or ""),
     )
     if record is None or description is None:
         return entry
@@ -208,10 +214,11 @@ def check_entry(
     final = apply_waivers(
         [*findings, *attestation_findings], record.digest, registry.waivers, datetime.now(UTC)
     )
+    counts = entry.withdrawal is None and all(one.severity != "reject" for one in final)
     return replace(
         entry,
         findings=final,
-        assurance=None if any(one.severity == "reject" for one in final) else assurance,
+        assurance=assurance if counts else None,
         trace=trace_of(record, _location(folder, root), submitter, machine),
     )
 
@@ -279,6 +286,8 @@ def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[Checked
     stray = [finding(*fault) for fault in registry.faults]
     with nullcontext(sandbox) if sandbox is not None else Sandbox(SUBMISSION_TASKS) as child:
         entries = [_checked(child, folder, root) for folder in _run_folders(root, stray)]
+    names = [(one.withdrawal, one.folder.name, one.folder.relative_to(root).parts[0]) for one in entries]
+    stray += [finding(*breach) for breach in without_result(registry, names)]
     entries, between = compared_with_each_other(entries, registry, root)
     return entries, stray + between
 

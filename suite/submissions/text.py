@@ -9,6 +9,8 @@ from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.submissions import package as submission
 
+_LONGEST = 1000  # characters of a withdrawn result with its reason
+
 
 def check_all(root: Path, *, strict: bool = False) -> int:
     """Check all submissions under ``root``, print the findings, and return the exit code.
@@ -22,13 +24,19 @@ def check_all(root: Path, *, strict: bool = False) -> int:
         print(finding_line(found, safe(folder.relative_to(root).as_posix())))
     for found in about_tree:
         print(finding_line(found, ""))
+    withdrawn = [entry for entry in entries if entry.withdrawal is not None]
+    for entry in withdrawn:
+        print(safe(f"{entry.folder.relative_to(root).as_posix()}: {entry.withdrawal}", _LONGEST))
     faults = [entry.fault for entry in entries if entry.fault is not None]
     for fault in faults:
         print(f"no verdict: {fault}")
     every = [found for _, found in findings] + about_tree
     rejects = sum(found.severity == "reject" for found in every)
     flags = sum(found.severity == "flag" for found in every)
-    print(f"{len(entries)} submitted results under {root}: {rejects} rejecting findings, {flags} flags")
+    print(
+        f"{len(entries)} submitted results under {root}: {rejects} rejecting findings, {flags} flags"
+        + (f", {len(withdrawn)} withdrawn" if withdrawn else "")
+    )
     levels = Counter(entry.assurance.level for entry in entries if entry.assurance is not None)
     print(
         "assurance: " + (", ".join(f"{count} at {name}" for name, count in sorted(levels.items())) or "none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import os
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def good(index: int) -> Good:
 
 
 def timed_build(what: str, folder: Path) -> None:
-    """Build the site in a process of its own, and print how long it took."""
+    """Build the site in a process of its own; print how long it took, and its processor time."""
     command = [
         sys.executable,
         "-m",
@@ -37,9 +38,11 @@ def timed_build(what: str, folder: Path) -> None:
         "--to",
         str(folder / "site"),
     ]
-    start = time.monotonic()
+    start, before = time.monotonic(), os.times()
     subprocess.run([*command, "--cache-dir", str(folder / "cache")], check=True, stdout=subprocess.DEVNULL)
-    print(f"{what}: {time.monotonic() - start:.1f} s", flush=True)
+    took, after = time.monotonic() - start, os.times()
+    processor = sum(after[2:4]) - sum(before[2:4])  # of ended children: user and system
+    print(f"{what}: {took:.1f} s, processor {processor:.2f} s", flush=True)
 
 
 def in_browser(index: Path) -> None:

@@ -63,6 +63,10 @@ def hostile_result(result: Result, start: int) -> Result:
     replaced = Hostile(start)
     facts = replaced.value(result.facts)
     facts["audit"]["sha256"] = f"{start:064x}"
+    if start % 4 in (1, 2):  # half of them are withdrawn, each for another of the strings
+        names = ("sha256", "run_id", "submitter", "withdrawn_at", "reason")
+        reason = STRINGS[(start // 4 * 2 + start % 4 - 1) % len(STRINGS)]
+        facts["audit"]["withdrawal"] = dict.fromkeys(names, reason)
     details = replaced.value(result.details())
     row = ResultRow.of_dict(replaced.value(result.row.as_dict()))
     finding = Finding("LOG-014", "flag", *(next(replaced._strings) for _ in range(4)))

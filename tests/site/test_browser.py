@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 
+import suite
+from suite.compare.compare import ratio_of
+from suite.compare.ranking import rank
+from suite.compare.ratio import Ratio
+from suite.report.compare_text import interval_text
 from suite.site.build import build
 from suite.site.cache import Cache
 from suite.site.collect import Collection, collect
@@ -148,6 +154,79 @@ def test_chosen_results_are_compared(chromium: webdriver.Chrome, site: Path) -> 
     assert "NOT COMPARABLE" in text  # training and inference
     assert text.count(" images/s") >= len(boxes)
     assert serious(chromium) == []
+
+
+MINUTE = 60_000_000_000
+COMPARED = {
+    "A": Good(spread=(1.0, 1.01, 0.98, 1.02, 1.0), begins=tuple(at * MINUTE for at in (1, 4, 5, 8, 9))),
+    "steady": Good(run_hex="00000001", step_ns=2_100_000, spread=(1.0, 1.001, 1.0, 0.999, 1.0)),
+    "wide": Good(run_hex="00000002", step_ns=1_900_000, spread=(1.0, 1.4, 0.7, 1.2, 0.9)),
+    "interleaved": Good(
+        run_hex="00000003",
+        spread=(1.05, 1.055, 1.03, 1.08, 1.06),
+        begins=tuple(at * MINUTE for at in (2, 3, 6, 7, 10)),
+    ),
+    "one repeat": Good(run_hex="00000004", mode="quality"),
+    "another repeat": Good(run_hex="00000005", mode="quality"),
+    "another scale": reference(),
+}
+
+
+def ratios(driver: webdriver.Chrome, page: Path, *digests: str) -> list[tuple[str, str]]:
+    """The ratio to A and its interval on the comparing page, of each result but A."""
+    opened(driver, page, f"#v=1&results={','.join(digests)}")
+    rows = driver.find_elements(By.CSS_SELECTOR, "#compare table tbody tr")
+    cells = [[one.text for one in row.find_elements(By.CSS_SELECTOR, "th, td")] for row in rows]
+    return [(row[4], row[5]) for row in cells if len(row) == 7][1:]
+
+
+def printed(ratio: Ratio | None) -> tuple[str, str]:
+    """A ratio and its interval as `make compare` prints them."""
+    assert ratio is not None
+    return f"{ratio.value:.4f}", interval_text(ratio)
+
+
+def test_ratios_and_intervals_are_those_of_make_compare(chromium: webdriver.Chrome, tmp_path: Path) -> None:
+    loaded = {
+        name: suite.load(write_good(tmp_path / "results" / name.replace(" ", "-"), good))
+        for name, good in COMPARED.items()
+    }
+    build(tmp_path / "results", tmp_path / "site", tmp_path / "cache")
+
+    def shown(*names: str) -> list[tuple[str, str]]:
+        return ratios(chromium, tmp_path / "site" / "compare.html", *(loaded[name].sha256 for name in names))
+
+    for pair in (("A", "steady"), ("A", "wide"), ("wide", "steady"), ("interleaved", "A")):
+        found = suite.compare(*(loaded[name] for name in pair))
+        assert found.paired == ("interleaved" in pair)
+        assert shown(*pair) == [printed(found.rows[0].ratio)], pair
+        assert ("are paired" in chromium.find_element(By.ID, "compare").text) == found.paired
+    three = ("A", "steady", "interleaved")
+    ranked = rank([loaded[name]._content["comparable"] for name in three]).rows
+    assert ranked[0].label == "A"  # the page compares with the first, `make compare` with the fastest
+    assert shown(*three) == [printed(row.speed) for row in sorted(ranked[1:], key=lambda row: row.label)]
+    assert shown("one repeat", "another repeat") == [("1.0000", "–")]
+    assert shown("A", "another scale") == [("–", "–")]
+    assert "NOT COMPARABLE" in chromium.find_element(By.ID, "compare").text
+    assert console(chromium) == []
+
+
+def test_ratios_of_times_and_of_few_repeats_are_those_of_make_compare(
+    chromium: webdriver.Chrome, tmp_path: Path
+) -> None:
+    write_good(tmp_path / "results")
+    (honest,) = collect(tmp_path / "results", Cache(tmp_path / "cache")).results
+    sides = ((61.0, 64.5), (70.25, 66.0, 69.125), (60.0, 60.5, 60.25, 61.0, 90.0))
+    results = []
+    for number, repeats in enumerate(sides):
+        facts = {**honest.facts, "audit": {**honest.facts["audit"], "sha256": f"{number:064x}"}}
+        facts["compared"] = {**facts["compared"], "metric": "time_to_quality_s", "repeats": repeats}
+        results.append(replace(honest, facts=facts))
+    page = tmp_path / "compare.html"
+    page.write_text(all_pages(Collection(tuple(results), (), ()))["compare.html"], "utf-8")
+    for first, second in ((0, 1), (1, 0), (0, 2), (1, 2)):
+        expected = printed(ratio_of("time_to_quality_s", sides[first], sides[second]))
+        assert ratios(chromium, page, f"{first:064x}", f"{second:064x}") == [expected]
 
 
 def test_comparison_ignores_a_hostile_address(chromium: webdriver.Chrome, site: Path) -> None:

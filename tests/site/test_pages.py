@@ -66,7 +66,13 @@ def test_a_second_build_writes_nothing_and_a_lost_result_leaves_no_page(tmp_path
     first, second = (write_good(results, Good(run_hex=name)) for name in ("00000001", "00000002"))
     built = build(results, tmp_path / "site", tmp_path / "cache")
     assert built.written == built.files
+    before = files_of(tmp_path / "site")
     assert build(results, tmp_path / "site", tmp_path / "cache").written == 0
+    (page, other) = sorted((tmp_path / "site" / "r").iterdir())
+    page.write_bytes(page.read_bytes().replace(b"samples", b"SAMPLES"))
+    other.unlink()
+    assert build(results, tmp_path / "site", tmp_path / "cache").written == 2
+    assert files_of(tmp_path / "site") == before
     shutil.rmtree(second)
     after = build(results, tmp_path / "site", tmp_path / "cache")
     digest = hashlib.sha256((first / "run.jsonl").read_bytes()).hexdigest()

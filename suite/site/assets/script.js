@@ -178,11 +178,64 @@
   }
 
   // ---- comparison ---------------------------------------------------------------------------------------
+  // The statistics of suite/compare/ratio.py, which states the sources: the repeats are the samples.
+  function mean(values) { return values.reduce(function (sum, one) { return sum + one; }, 0) / values.length; }
+  // The square of the standard error of the mean.
+  function square(values) {
+    var middle = mean(values);
+    return values.reduce(function (sum, one) { return sum + (one - middle) * (one - middle); }, 0) / (values.length - 1) / values.length;
+  }
+  function relative(values) {
+    var middle = mean(values);
+    return values.map(function (one) { return one / middle; });
+  }
+  // B over A with its interval, by the values of each repeat; null with fewer than two on a side.
+  function ratioOf(a, b, paired, confidence) {
+    if (Math.min(a.repeats.length, b.repeats.length) < 2) return null;
+    // A throughput is all work over all time: its ratio is that of the mean times, A over B.
+    function time(rate) { return 1 / rate; }
+    var below = a.speed ? b.repeats.map(time) : a.repeats, above = a.speed ? a.repeats.map(time) : b.repeats;
+    var one = square(relative(below)), other = square(relative(above)), all = one + other;
+    var freedom = below.length + above.length - 2;
+    if (paired && below.length === above.length) {
+      var x = relative(below), y = relative(above);
+      all = square(x.map(function (value, index) { return y[index] - value; }));
+      freedom = below.length - 1;
+    } else if (all > 0) {
+      freedom = all * all / (one * one / (below.length - 1) + other * other / (above.length - 1));
+    }
+    var half = Math.min(700, studentT((1 + confidence) / 2, freedom) * Math.sqrt(all));
+    var value = mean(above) / mean(below);
+    return { value: value, low: value * Math.exp(-half), high: value * Math.exp(half) };
+  }
+  // The quantile of Student's t. With t = sqrt(freedom) tan(angle), its density is that of cos(angle)^(freedom - 1).
+  function studentT(probability, freedom) {
+    var wanted = (2 * probability - 1) * ofCosine(Math.PI / 2, freedom - 1);
+    var low = 0, high = Math.PI / 2;
+    for (var i = 0; i < 50; i++) {
+      var middle = (low + high) / 2;
+      if (ofCosine(middle, freedom - 1) < wanted) low = middle; else high = middle;
+    }
+    return Math.sqrt(freedom) * Math.tan(low);
+  }
+  // The integral of cos(x)^power from 0 to angle: by Simpson's rule where the integrand is smooth at 90 degrees.
+  function ofCosine(angle, power) {
+    if (power < 6) {
+      return ((power + 2) * ofCosine(angle, power + 2) - Math.pow(Math.cos(angle), power + 1) * Math.sin(angle)) / (power + 1);
+    }
+    var parts = 400, sum = 1 + Math.pow(Math.cos(angle), power);
+    for (var i = 1; i < parts; i++) sum += (i % 2 ? 4 : 2) * Math.pow(Math.cos(angle * i / parts), power);
+    return sum * angle / parts / 3;
+  }
+
   function comparison(place) {
     var block = document.getElementById("results");
     var data = JSON.parse(block.textContent);
     var bySha = {};
-    data.results.forEach(function (one) { bySha[one.digest] = one; });
+    data.results.forEach(function (one, index) { bySha[one.digest] = one; one.index = index; });
+    function paired(a, b) {
+      return data.paired.some(function (pair) { return pair.indexOf(a.index) >= 0 && pair.indexOf(b.index) >= 0; });
+    }
 
     function factsOf(one) {
       var facts = {};
@@ -250,7 +303,7 @@
       var comparable = some.every(function (one) { return one.same.join("\n") === some[0].same.join("\n"); });
       var mixed = some.some(function (one) { return one.division !== some[0].division || one.rules !== some[0].rules; });
       if (!comparable) {
-        place.appendChild(make("p", "NOT COMPARABLE: the results differ in workload, phase, mode or unit, so their scores have no ratio.", { "class": "callout" }));
+        place.appendChild(make("p", "NOT COMPARABLE: the results differ in workload, phase, mode, unit, scale, variant or scenario, so their scores have no ratio.", { "class": "callout" }));
       } else if (mixed) {
         place.appendChild(make("p", "The results are of different divisions or versions of the rules.", { "class": "callout" }));
       }
@@ -263,11 +316,25 @@
         place.appendChild(make("p", "The results do not measure the same: they differ in " + meaning.map(function (index) { return data.names[index][1]; }).join(", ") + ".", { "class": "callout" }));
       }
       place.appendChild(make("h2", "Scores"));
-      place.appendChild(tableOf("Scores; the ratio is to A", ["", "result", "score", "95 % interval", "score / A", "repeats"], some.map(function (one, index) {
-        var ratio = comparable ? four(one.value / some[0].value) : "–";
-        return [letters[index], one.title, one.shown, one.interval || "–", ratio, one.repeats.map(four).join(" · ") || "–"];
+      // As make compare: the intervals of several results hold together for every two of them (Bonferroni).
+      var confidence = 1 - 0.05 / (some.length * (some.length - 1) / 2);
+      var ratios = some.map(function (one) {
+        return comparable && one !== some[0] ? ratioOf(some[0], one, paired(some[0], one), confidence) : null;
+      });
+      place.appendChild(tableOf("Scores; the ratio is to A", ["", "result", "score", "95 % interval", "score / A", "interval of the ratio", "repeats"], some.map(function (one, index) {
+        var ratio = ratios[index];
+        var shown = ratio ? ratio.value.toFixed(4) : comparable ? (one.value / some[0].value).toFixed(4) : "–";
+        var ends = ratio ? ratio.low.toFixed(4) + " to " + ratio.high.toFixed(4) : "–";
+        return [letters[index], one.title, one.shown, one.interval || "–", shown, ends, one.repeats.map(four).join(" · ") || "–"];
       })));
-      place.appendChild(make("p", "An interval of the ratio needs the repeats of both logs: make compare computes it.", { "class": "note" }));
+      if (ratios.some(Boolean)) {
+        var pairs = letters.filter(function (letter, index) { return ratios[index] && paired(some[0], some[index]); });
+        var which = "The 95 % interval of the ratio follows";
+        if (some.length > 2) which = "The intervals of the ratios hold together at 95 % (" + four(100 * confidence) + " % each). They follow";
+        place.appendChild(make("p", which + " from the repeats, as in make compare." +
+          (pairs.length ? " The repeats of A and " + pairs.join(", ") + " ran interleaved and are paired." : "") +
+          " Two results whose interval contains 1 are indistinguishable.", { "class": "note" }));
+      }
       place.appendChild(make("h2", "What differs"));
       if (!differing.length) {
         place.appendChild(make("p", "No setting differs."));

@@ -33,14 +33,16 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
 
 
 def _summary(results: tuple[Result, ...]) -> str:
-    accepted = [one for one in results if not one.rejected and one.facts["audit"]["scored"]]
+    accepted = [one for one in results if not one.struck and one.facts["audit"]["scored"]]
     submitters = {one.submitter for one in results if one.submitter}
     text = f"{count(len(accepted), 'accepted result')} with a score"
     if submitters:
         text += f" from {count(len(submitters), 'submitter')}"
-    rejected = sum(one.rejected for one in results)
-    others = len(results) - len(accepted) - rejected
+    withdrawn = sum(one.withdrawal is not None for one in results)
+    rejected = sum(one.struck for one in results) - withdrawn
+    others = len(results) - len(accepted) - rejected - withdrawn
     text += f"; {rejected} rejected" if rejected else ""
+    text += f"; {withdrawn} withdrawn" if withdrawn else ""
     return text + (f"; {others} without a score" if others else "") + "."
 
 
@@ -78,7 +80,7 @@ def _list(items: list[tuple[str | None, str, int]]) -> list[Node]:
 
 
 def _between(collection: Collection, links: parts.Links) -> Node:
-    """Findings about several submissions together."""
+    """Findings about the registry, and about several submissions together."""
     if not collection.findings:
         return None
     rows = [
@@ -89,4 +91,4 @@ def _between(collection: Collection, links: parts.Links) -> Node:
         )
         for one in collection.findings
     ]
-    return [tag("h2", "Findings about several submissions"), tag("ul", rows)]
+    return [tag("h2", "Findings about the registry and several submissions"), tag("ul", rows)]

@@ -73,12 +73,13 @@ def body(result: Result, links: Links) -> list[Node]:
     details = result.details()
     sections: list[Node] = [
         tag("p", "Result", class_="kind"),
-        tag("h1", _name(result), class_="struck" if result.rejected else None),
+        tag("h1", _name(result), class_="struck" if result.struck else None),
         tag("p", str(result.facts.get("title") or result.row.why), class_="lead"),
         _badges(result),
+        _withdrawal(result),
         _score(result),
     ]
-    scored = not result.rejected and result.facts["audit"]["scored"]
+    scored = not result.struck and result.facts["audit"]["scored"]
     if scored:
         sections += [
             _quotable(result),
@@ -118,11 +119,23 @@ def _badges(result: Result) -> Html:
     )
 
 
+def _withdrawal(result: Result) -> Node:
+    """When, by whom and why the result was withdrawn."""
+    found = result.withdrawal
+    if found is None:
+        return None
+    when = f"{found.withdrawn_at[:10]} {found.withdrawn_at[11:19]} UTC"
+    words = f"Withdrawn on {when} by its submitter, {found.submitter}: "
+    return tag("p", words, text(found.reason), class_="callout")
+
+
 def _score(result: Result) -> Node:
     """The score in large digits with its interval, and a few numbers beside it."""
     value, low, high = parts.score(result)
     number = parts.value_of(value)
     if value is None or number is None:
+        if result.withdrawal is not None:  # which is stated above
+            return None
         why = f"No score: {result.row.why or result.facts['audit']['why_no_quote']}"
         return tag("p", why, class_="callout")
     first, last = parts.value_of(low), parts.value_of(high)

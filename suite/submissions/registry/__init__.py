@@ -1,4 +1,4 @@
-"""The registry: public keys, nonces, attempts and waivers, and the assurance of results that follows."""
+"""The registry: public keys, nonces, attempts, waivers and withdrawals, and the assurance that follows."""
 
 from suite.submissions.registry.model import Registry
 from suite.submissions.registry.read import read_registry

@@ -90,6 +90,20 @@ class Waiver:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """A submitter's withdrawal of one result, which the digest of its log names; the result stays."""
+
+    sha256: str  # of run.jsonl
+    run_id: str
+    submitter: str
+    withdrawn_at: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"withdrawn {self.withdrawn_at} by {self.submitter}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Registry:
     """The whole registry. ``faults`` reports the entries that could not be read."""
 
@@ -100,4 +114,5 @@ class Registry:
     nonces: Mapping[str, Nonce] = field(default_factory=dict)
     attempts: Mapping[Benchmark, Mapping[int, str]] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
+    withdrawals: Mapping[str, Withdrawal] = field(default_factory=dict)  # by the digest of the log
     faults: tuple[Breach, ...] = ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from suite.log.canonical import NotCanonicalError, examine
 from suite.log.files import read_file
 from suite.log.finding import RecordError
 from suite.log.strict import StrictError, decode
-from suite.rules.root import LATEST
-from suite.rules.schemas import schemas_for
+from suite.rules.root import LATEST, SHIPPED
+from suite.rules.schemas import Schemas
 from suite.submissions.registry.model import (
     Benchmark,
     Breach,
@@ -24,6 +25,7 @@ from suite.submissions.registry.model import (
     Registry,
     SubmitterKey,
     Waiver,
+    Withdrawal,
     parse_time,
 )
 from suite.submissions.registry.waivers import WaiverError, read_waiver
@@ -32,6 +34,7 @@ from suite.submissions.signing.keys import KeyProblem, public_of
 
 FOLDER = "registry"
 FILES = ("root", "keys", "nonces", "attempts")
+WITHDRAWALS = "withdrawals"  # optional: without a file nothing is withdrawn
 WAIVERS = "waivers"
 _SUFFIX = ".dsse.json"
 _MAX_BYTES = 32 << 20
@@ -56,13 +59,25 @@ def read_registry(folder: Path) -> Registry:
         os.close(descriptor)
 
 
+@cache
+def registry_schemas() -> Schemas:
+    """The schemas of the registry's files: those of the rules, and beside this module that of withdrawals."""
+    own = {f"registry_{WITHDRAWALS}": Path(__file__).with_name(f"registry_{WITHDRAWALS}.json")}
+    return Schemas(SHIPPED.files(LATEST, "schemas") | own)
+
+
 def _read(folder: int) -> Registry:
+    names = set(os.listdir(folder))
+    known = (*FILES, WITHDRAWALS)
     faults = [
-        _fault(name, f"only README.md, {WAIVERS} and {', '.join(FILES)} (.json)", "another name")
-        for name in sorted(os.listdir(folder))
-        if name not in ("README.md", WAIVERS, *(f"{known}.json" for known in FILES))
+        _fault(name, f"only README.md, {WAIVERS} and {', '.join(known)} (.json)", "another name")
+        for name in sorted(names - {"README.md", WAIVERS, *(f"{one}.json" for one in known)})
     ]
-    documents = {name: _document(folder, name, faults) for name in FILES}
+    documents = {
+        name: _document(folder, name, faults)
+        for name in known
+        if name != WITHDRAWALS or f"{name}.json" in names
+    }
     root = documents["root"] or {"issuer": "", "device_salt": "", "keys": []}
     root_keys = _keys("root", root, faults)
     submitter_keys = _keys("keys", documents["keys"], faults)
@@ -78,13 +93,14 @@ def _read(folder: int) -> Registry:
         nonces=_nonces(documents["nonces"], faults),
         attempts=_attempts(documents["attempts"], faults),
         waivers=_waivers(folder, root_keys, faults),
+        withdrawals=_withdrawals(documents.get(WITHDRAWALS), faults),
         faults=tuple(faults),
     )
 
 
 def _document(folder: int, name: str, faults: list[Breach]) -> dict[str, Any] | None:
     """The parsed file ``name``; None and a fault if it does not match its schema."""
-    file, schemas = f"{name}.json", schemas_for(LATEST)
+    file, schemas = f"{name}.json", registry_schemas()
     try:
         value = decode(read_file(folder, file, _MAX_BYTES), _MAX_BYTES)
         examine(value)
@@ -162,6 +178,22 @@ def _attempts(document: Mapping[str, Any] | None, faults: list[Breach]) -> dict[
         counted[row["attempt"]] = row["run_id"]
         runs.add(row["run_id"])
     return ledger
+
+
+def _withdrawals(document: Mapping[str, Any] | None, faults: list[Breach]) -> dict[str, Withdrawal]:
+    withdrawals: dict[str, Withdrawal] = {}
+    for number, row in enumerate(document["withdrawals"] if document else ()):
+        where = f"{WITHDRAWALS}.json, withdrawals.{number}"
+        try:
+            parse_time(row["withdrawn_at"])
+        except ValueError as error:
+            faults.append(_fault(f"{where}.withdrawn_at", "a valid date", str(error)))
+            return {}
+        if row["sha256"] in withdrawals:
+            faults.append(_fault(where, "each log once", row["sha256"]))
+            return {}
+        withdrawals[row["sha256"]] = Withdrawal(**row)
+    return withdrawals
 
 
 def _waivers(folder: int, root: tuple[SubmitterKey, ...], faults: list[Breach]) -> tuple[Waiver, ...]:
