@@ -16,8 +16,9 @@ from suite.rules.root import LATEST
 from suite.sandbox.sandbox import LimitsError, Sandbox
 from suite.submissions import package as submission
 from suite.submissions.registry import read_registry
-from suite.submissions.registry.traces import Trace, tree_breaches
-from suite.submissions.rule_table import finding, rules
+from suite.submissions.registry.comparison import tree_breaches
+from suite.submissions.registry.traces import Trace
+from suite.submissions.rule_table import finding_of, rules
 from suite.submissions.signing.statement import ATTESTATION
 
 AUDIT_TASKS = "suite.audit.tasks"
@@ -82,7 +83,7 @@ def _findings_beside_others(
     others = [one.trace for one in entries if one.trace is not None and one.digest != value["sha256"]]
     faults = tree_breaches([*others, trace], read_registry(root / "registry"))
     return [
-        finding(*fault)
+        finding_of(fault)
         for fault in faults
         if (AUDITED in fault.location or AUDITED in fault.expected or AUDITED in fault.found)
         and (value["described"] or fault.rule in _BESIDE_ALL)

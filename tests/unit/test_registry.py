@@ -17,8 +17,10 @@ from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.submissions import package as submission
 from suite.submissions.registry import read_registry
+from suite.submissions.registry.comparison import overlapping_runs
+from suite.submissions.registry.copies import copied_durations
 from suite.submissions.registry.model import Registry, parse_time
-from suite.submissions.registry.traces import copied_durations, overlapping_runs, trace_of
+from suite.submissions.registry.traces import trace_of
 from suite.submissions.signing import dsse, keys
 from suite.submissions.signing.statement import PAYLOAD_TYPE
 from suite.submissions.system import encode

@@ -119,7 +119,9 @@ def _signature(
                 )
             )
     differences = _differences(verified.payload, expected_statement(result, registry, nonce))
-    faults += [Breach("SIGN-005", f"{ATTESTATION}, {location}", *pair) for location, *pair in differences]
+    faults += [
+        Breach("SIGN-005", f"{ATTESTATION}, {where}", wanted, found) for where, wanted, found in differences
+    ]
     valid = [key for key in signing_keys if refusals[key.public.key_id] is None]
     return ([] if differences else valid), faults
 

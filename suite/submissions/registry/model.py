@@ -17,6 +17,8 @@ class Breach(NamedTuple):
     location: str
     expected: str
     found: str
+    between: tuple[str, str] | None = None  # the locations of the two submissions, the earlier one first
+    severity: str | None = None  # where it is not that of the rule
 
 
 def parse_time(text: str) -> datetime:
