@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.site.cache import Cache, key_of, registry_digest
-from suite.submissions.package import CheckedSubmission, compared_with_each_other
+from suite.submissions.package import CheckedSubmission, compared_with_each_other, location_in
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.system import SLUG
 
@@ -28,6 +29,7 @@ SITE_TASKS = "suite.site.tasks"
 _HEAVY = ("curves", "evaluations", "environment")  # of the result's own page
 _ENDINGS = (".debug",)
 _LONGEST_FAULT = 300
+_SEPARATOR = re.compile(r"[\s,;]+")
 
 
 @dataclass(frozen=True)
@@ -112,9 +114,12 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
         registry,
         root,
     )
+    locations = {location_in(root, found[index]) for index in packaged}
+    named = _findings_by_location(between, locations)
     results: dict[str, Result] = {}
     for path, key, value in zip(found, keys, values, strict=True):
-        result = _result(path, key, value, cache, root, between, levels)
+        about = named.get(location_in(root, path), []) if value["entry"] is not None else []
+        result = _result(path, key, value, cache, about, levels)
         earlier = results.get(result.digest)
         if earlier is None or (result.row.submitter and not earlier.row.submitter):
             results[result.digest] = result
@@ -126,7 +131,7 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
 def _compared(
     cache: Cache, entries: list[CheckedSubmission], keys: Sequence[str], registry: Registry, root: Path
 ) -> tuple[dict[Path, str | None], list[Finding]]:
-    """Levels by folder, and findings about several submissions: their time grows with the square."""
+    """Levels by folder, and findings about several submissions."""
     name = f"{sha256(chr(10).join(keys).encode()).hexdigest()}.between"
     value = cache.read(name)
     if value is None:
@@ -143,12 +148,9 @@ def _result(
     key: str,
     value: dict[str, Any],
     cache: Cache,
-    root: Path,
-    between: Sequence[Finding],
+    about: Sequence[Finding],
     levels: dict[Path, str | None],
 ) -> Result:
-    location = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
-    about = [one for one in between if value["entry"] is not None and _names(one, safe(location))]
     findings = (*(Finding(**one) for one in value["audit"]["findings"]), *about)
     rejected = any(one.severity == "reject" for one in findings)
     level = None if rejected else levels.get(path, value["audit"]["level"])
@@ -161,8 +163,16 @@ def _result(
     return Result(path, key, row, value, findings, level, details)
 
 
-def _names(found: Finding, location: str) -> bool:
-    return any(location in part for part in (found.location, found.expected, found.found))
+def _findings_by_location(findings: Iterable[Finding], locations: set[str]) -> dict[str, list[Finding]]:
+    """The findings that name each of the ``locations``, in their location, expected or found."""
+    odd = [location for location in locations if _SEPARATOR.search(location)]
+    named: dict[str, list[Finding]] = {}
+    for one in findings:
+        text = f"{one.location} {one.expected} {one.found}"
+        words = set(_SEPARATOR.split(text)) & locations
+        for location in words | {name for name in odd if name in text}:
+            named.setdefault(location, []).append(one)
+    return named
 
 
 def _values(cache: Cache, root: Path, folders: Sequence[Path], keys: Sequence[str]) -> list[dict[str, Any]]:

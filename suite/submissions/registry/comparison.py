@@ -52,7 +52,8 @@ class Order:
 def overlapping_runs(traces: Iterable[Trace]) -> Iterator[Breach]:
     """Runs on one device at the same time, by the clocks in the logs: the one that started later.
 
-    Dates can be chosen: of two submitters, or of a signed and an unsigned result, the later one in ``traces``.
+    Dates can be chosen: of two submitters, or of a signed and an unsigned result, it is the later one in
+    ``traces``.
     """
     known = list(traces)
     position = {id(trace): at for at, trace in enumerate(known)}

@@ -40,16 +40,18 @@ def copied_durations(traces: Iterable[Trace]) -> Iterator[Breach]:
     owners: dict[Curve, list[tuple[Trace, Curve]]] = {}
     for trace, sequences in zip(known, _repeated_sequences(known), strict=True):
         reported: set[str] = set()
-        by_chance: dict[tuple[int, int], bool] = {}
+        by_chance: dict[int, set[int]] = {}  # the curves with which a curve shares a sequence by chance
         for curve, at in sequences:
+            chance = by_chance.setdefault(id(curve), set())
+            if len(chance) >= _OWNERS:
+                continue  # a coarse timer
             shared = owners.setdefault(curve[at : at + GRAM], [])
-            for other, theirs in shared if len(reported) < MOST else ():
-                if other is trace or other.location in reported:
+            for other, theirs in shared:
+                known_other = other is trace or other.location in reported or id(theirs) in chance
+                if known_other or len(reported) == MOST:
                     continue
-                pair = (id(curve), id(theirs))
-                if pair not in by_chance:
-                    by_chance[pair] = statistics.collision(curve + theirs) > CHANCE
-                if by_chance[pair]:
+                if statistics.collision(curve + theirs) > CHANCE:
+                    chance.add(id(theirs))
                     continue
                 reported.add(other.location)
                 yield Breach(
@@ -63,26 +65,30 @@ def copied_durations(traces: Iterable[Trace]) -> Iterator[Breach]:
                 shared.append((trace, curve))
 
 
-def _repeated_sequences(traces: Sequence[Trace]) -> Iterator[list[tuple[Curve, int]]]:
+def _repeated_sequences(traces: Sequence[Trace]) -> list[list[tuple[Curve, int]]]:
     """For each trace (curve, index) of the sequences of durations whose hash occurs twice in all traces.
 
     A hash of 64 bits may be equal by chance: the caller compares the durations themselves.
     """
     import numpy as np
 
-    hashes = [[_hashes(curve) for curve in _curves(trace)] for trace in traces]
-    every = np.sort(np.concatenate([np.empty(0, np.uint64), *(one for some in hashes for one in some)]))
-    repeated = np.unique(every[1:][every[1:] == every[:-1]])
-    for trace, some in zip(traces, hashes, strict=True):
-        yield [
-            (curve, int(at))
-            for curve, one in zip(_curves(trace), some, strict=True)
-            for at in np.flatnonzero(np.isin(one, repeated))
-        ]
-
-
-def _curves(trace: Trace) -> list[Curve]:
-    return [curve for repeats in trace.curves for curve in repeats]
+    curves = [
+        (number, curve)
+        for number, trace in enumerate(traces)
+        for repeats in trace.curves
+        for curve in repeats
+    ]
+    hashes = [_hashes(curve) for _, curve in curves]
+    starts = np.cumsum([0, *map(len, hashes)])
+    every = np.concatenate([np.empty(0, np.uint64), *hashes])
+    ordered = np.sort(every)
+    positions = np.flatnonzero(np.isin(every, ordered[1:][ordered[1:] == ordered[:-1]]))
+    indices = np.searchsorted(starts, positions, "right") - 1
+    found: list[list[tuple[Curve, int]]] = [[] for _ in traces]
+    for index, at in zip(indices.tolist(), (positions - starts[indices]).tolist(), strict=True):
+        number, curve = curves[index]
+        found[number].append((curve, at))
+    return found
 
 
 def _hashes(curve: Curve) -> NDArray[np.uint64]:
@@ -194,7 +200,7 @@ def shared_numbers(traces: Iterable[Trace]) -> Iterator[Breach]:
                 yield Breach(
                     "SUBM-007",
                     f"{trace.location}, {name} of its timed steps",
-                    f"numbers that differ from those of {other.location}: each run has other seeds",
+                    f"numbers other than those of {other.location}, since each run has its own seeds",
                     f"equal {name}",
                     between=(other.location, trace.location),
                 )

@@ -34,6 +34,10 @@ class Lifetime:
     not_after: datetime
     revoked: datetime | None
 
+    def covers(self, at: datetime) -> bool:
+        """Whether the key was registered and not yet revoked at ``at``."""
+        return self.not_before <= at <= self.not_after and (self.revoked is None or at < self.revoked)
+
     def refusal(self, at: datetime) -> str | None:
         """Why a signature over a run that ended at ``at`` is invalid; None if it is valid."""
         if self.revoked is not None:

@@ -123,9 +123,9 @@ def _numbers(record: Record) -> Iterator[tuple[str, str]]:
     """(what, digest) of losses, outputs and weights of timed repeats, whatever the order of their steps.
 
     Honest runs compute equal numbers where nothing depends on the seed: inference on synthetic batches, or
-    the first steps of a training on them. The repeats of a run have different seeds, so they show what depends
-    on the seed: what they share is left out. Where the batches do not depend on it and only rounding or
-    dropout makes repeats differ, all repeats together are one number.
+    the first steps of a training on them. The repeats of a run have different seeds, so they show what
+    depends on the seed: what they share is left out. Where the batches do not depend on it and only rounding
+    or dropout makes repeats differ, all repeats together are one number.
     """
     repeats = [repeat for repeat in record.repeats if repeat.end is not None]
     if record.conversion is not None or len(repeats) < MIN_REPEATS:
