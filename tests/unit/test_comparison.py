@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sys
@@ -28,6 +29,7 @@ from suite.submissions.registry.copies import (
 )
 from suite.submissions.registry.model import Registry
 from suite.submissions.registry.traces import Trace, trace_of
+from suite.submissions.system import encode
 from tests.fixtures.forged import both
 from tests.fixtures.forging import Events, Forge, lines_of
 from tests.fixtures.gaming_edits import later
@@ -37,7 +39,6 @@ from tests.fixtures.registered import ORG, Registrar, entry, nonce, receipt, res
 
 VALUE, OTHER_VALUE = "5e" * 32, "6f" * 32
 THIEF = "another-labs"  # sorts before its victim
-WEEK = 7 * 86_400
 LIMIT = 0.8
 
 
@@ -99,17 +100,15 @@ def by_submitter(tree: Registrar) -> dict[str, str | None]:
 
 
 # ---- who was first
-@pytest.mark.parametrize("days", [-3, 0, 3])
+@pytest.mark.parametrize("seconds", [-30, 3 * 86_400])
 def test_theft_with_shuffled_steps_is_rejected_whatever_its_dates(
-    tree: Registrar, victim: Path, tmp_path: Path, days: int
+    tree: Registrar, victim: Path, tmp_path: Path, seconds: int
 ) -> None:
-    """The thief's folder comes first, and its log may be dated earlier: the receipt decides."""
+    """The thief's folder comes first, its timings are its own, and its dates are earlier or later."""
     tree.rows("nonces", nonce(VALUE))
     assert tree.submit(victim) == 0
     tree.rows("nonces", nonce(VALUE, **receipt(victim)))
-    copy = stolen(
-        victim, tmp_path, Good(run_hex="00000002", timestamp_kind="host_dispatch"), later(days * 86_400)
-    )
+    copy = stolen(victim, tmp_path, Good(run_hex="00000002"), later(seconds))
     assert tree.submit(copy, key=False, submitter=THIEF) == 0
     assert tree.state()[0] == {"SUBM-007": "reject"}
     assert by_submitter(tree) == {THIEF: None, ORG: "L2"}
@@ -135,7 +134,7 @@ def test_copy_cannot_get_its_victim_rejected(tree: Registrar, tmp_path: Path, co
     assert tree.submit(victim) == 0
     copy = victim
     if copies == "the losses":
-        copy = stolen(victim, tmp_path / "copy", Good(run_hex="00000002"), later(-WEEK))
+        copy = stolen(victim, tmp_path / "copy", Good(run_hex="00000002"), later(-30))
     assert tree.submit(copy, key=False, submitter=THIEF) == 0
     found, levels = tree.state()
     assert found["SUBM-007"] == "flag"
@@ -158,7 +157,7 @@ def test_rejected_copy_in_the_victims_folder_harms_nobody(tree: Registrar, tmp_p
 
 def test_invented_overlap_cannot_get_its_victim_rejected(trace: Trace) -> None:
     """A log that claims the victim's device, and an earlier start."""
-    ours = replace(trace, devices=frozenset({"GPU"}), numbers=(), own=None, curves=())
+    ours = replace(trace, devices=frozenset({"GPU"}), numbers=(), own=None, nonce=None, curves=())
     start = ours.started - (ours.ended - ours.started) / 2
     theirs = replace(ours, location="a", started=start, benchmark=ours.benchmark._replace(submitter=THIEF))
     (found,) = tree_breaches([theirs, ours], Registry())
@@ -174,8 +173,10 @@ def test_nonce_belongs_to_the_submitter_to_whom_it_was_issued(tree: Registrar, v
     (run,) = tree.runs()
     copy = tree.root / THIEF / run.relative_to(tree.root / ORG)
     shutil.copytree(run, copy)
+    described = json.loads((copy / "system.json").read_text())
+    (copy / "system.json").write_bytes(encode({**described, "submitter": THIEF}))
     found, levels = tree.state()
-    assert {"REG-002", "REG-003", "SUBM-006", "SUBM-007"} <= set(found)
+    assert {"REG-002", "REG-003", "SUBM-007"} <= set(found)
     assert levels == [None, "L1"]
 
 
@@ -198,6 +199,7 @@ def test_numbers_of_other_runs_and_of_edited_losses_are_told_apart(victim: Path,
         return [(float.fromhex(losses[0]) + 1e-9).hex(), *losses[:0:-1]] if repeat == 0 else losses
 
     assert reported(one, traced("edited", other, losses_of(victim, one_changed)))
+    assert reported(one, replace(one, location="copy", curves=()))  # timestamps that are not compared
 
     inference = Good(key=replace(MINI, phase="infer"))
     served = traced("served", inference)
@@ -274,9 +276,9 @@ def pairs_with_similar_noise(traces: Sequence[Trace]) -> Iterator[tuple[str, str
                 break
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_comparison_finds_what_every_pair_of_runs_shows(trace: Trace, seed: int) -> None:
-    runs = imagined(30, trace, seed, copies=10)
+    runs = imagined(20, trace, seed, copies=8)
     durations = [found.between for found in copied_durations(runs)]
     assert sorted(durations, key=str) == sorted(pairs_with_copied_durations(runs), key=str)
     noise = [(*(found.between or ()), found.found) for found in similar_noise(runs)]
@@ -317,8 +319,8 @@ TREES: dict[str, Callable[[list[Trace]], list[Trace]]] = {
 @pytest.mark.parametrize("name", TREES)
 def test_work_grows_with_the_number_of_submissions_and_not_with_its_square(name: str, trace: Trace) -> None:
     """Only the matrix product over all pairs of curves does, which is one call for a block of runs."""
-    runs = TREES[name](imagined(240, trace))
-    few = calls(lambda: tree_breaches(runs[:60], Registry()))
+    runs = TREES[name](imagined(200, trace))
+    few = calls(lambda: tree_breaches(runs[:50], Registry()))
     many = calls(lambda: tree_breaches(runs, Registry()))
     assert many < 1.5 * 4 * few
     assert len(tree_breaches(runs, Registry())) <= 4 * MOST * len(runs)
