@@ -152,7 +152,7 @@ def _with(limits: str) -> str:
 
 
 def _quoted(field: str, text: str) -> str:
-    """``text`` between the quotation marks; QuoteError if it is too long or not a name that can be quoted."""
+    """``text`` between double quotes; QuoteError if it is too long or not a name that can be quoted."""
     if len(text) > _LONGEST_NAME:
         raise QuoteError(f"{field}: expected at most {_LONGEST_NAME} characters, found {len(text)}")
     if (problem := system_description.name_problem(text)) is not None:

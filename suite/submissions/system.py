@@ -100,10 +100,10 @@ def slug(text: str) -> str:
 def name_problem(name: str) -> str | None:
     """Why ``name`` cannot be part of a published sentence, as "expected …, found …"; None if it can.
 
-    A name must not end its quotation marks or read as a part of the sentence, such as another result.
+    A name must not end its quotes or read as a part of the sentence, such as another result.
     """
     if not (name.isascii() and name.isprintable()) or _QUOTES.search(name):
-        return f"expected printable ASCII without quotation marks and backslashes, found {safe(repr(name))}"
+        return f"expected printable ASCII without quotes and backslashes, found {safe(repr(name))}"
     if found := _CLAIM.search(name):
         return f"expected a name without results and terms of the sentence, found {found[0]!r} in it"
     return None

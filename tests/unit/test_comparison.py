@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,8 +30,8 @@ from suite.submissions.registry.model import Registry
 from suite.submissions.registry.traces import Trace, trace_of
 from suite.submissions.system import encode
 from tests.fixtures.forged import both
-from tests.fixtures.forging import Events, Forge, lines_of
-from tests.fixtures.gaming_edits import later
+from tests.fixtures.forging import Events, Forge
+from tests.fixtures.gaming_edits import later, losses_of, shuffled
 from tests.fixtures.good_log import MINI, Good
 from tests.fixtures.honest import NAMES, log_of
 from tests.fixtures.registered import ORG, Registrar, entry, nonce, receipt, result
@@ -58,31 +57,6 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trace(victim: Path) -> Trace:
     """What is kept of the honest result."""
     return trace_of(record_of(read_folder(victim)), "one", ORG, "box")
-
-
-def losses_of(source: Path, keep: Callable[[int, list[str]], list[str]]) -> Forge:
-    """Give the measured steps of each repeat the losses of ``source`` that ``keep`` returns."""
-    lines = lines_of(source)
-
-    def steps(events: Events, repeat: int) -> list[Any]:
-        return [
-            one["data"]
-            for one in events
-            if one["kind"] == "step" and one["repeat"] == repeat and one["data"]["phase"] == "measured"
-        ]
-
-    def forge(events: Events) -> None:
-        for repeat in range(5):
-            theirs = keep(repeat, [data["loss"] for data in steps(lines, repeat)])
-            for data, loss in zip(steps(events, repeat), theirs, strict=True):
-                data["loss"] = loss
-
-    return forge
-
-
-def shuffled(repeat: int, losses: list[str]) -> list[str]:
-    """Neighbours change places: the curve stays within its bands."""
-    return [losses[at ^ 1] for at in range(len(losses))]
 
 
 def stolen(source: Path, folder: Path, good: Good, *forges: Forge) -> Path:

@@ -89,11 +89,11 @@ def test_name_that_could_change_the_claim_is_not_quoted(
 ) -> None:
     with pytest.raises(quote.QuoteError, match="system_name: expected"):
         quote.fields_of(record, "L0", name)
-    renamed = rewrite(write_good(tmp_path, Good()), model(name))
-    found = check_result(renamed).record
-    if found is not None:  # a log with control characters is not read at all
+    if name.isascii() and name.isprintable():  # a device's other characters become "?"
+        renamed = check_result(rewrite(write_good(tmp_path, Good()), model(name))).record
+        assert renamed is not None
         with pytest.raises(quote.QuoteError, match="device: expected"):
-            quote.fields_of(found, "L0", "a box")
+            quote.fields_of(renamed, "L0", "a box")
 
 
 def model(name: str) -> Callable[[list[dict[str, Any]]], None]:
