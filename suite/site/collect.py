@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +16,7 @@ from suite.compare.scaling import CheckedSet, check_set
 from suite.compare.scaling_set import FILE, SETS, is_set
 from suite.log.finding import Finding
 from suite.log.safe import safe
+from suite.sandbox.pool import in_sandboxes
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.site.cache import Cache, key_of, registry_digest
 from suite.submissions.package import CheckedSubmission, compared_with_each_other, location_in
@@ -164,14 +162,18 @@ def _result(
 
 
 def _findings_by_location(findings: Iterable[Finding], locations: set[str]) -> dict[str, list[Finding]]:
-    """The findings that name each of the ``locations``, in their location, expected or found."""
+    """The findings that name each of the ``locations``, in their location, expected or found.
+
+    What rejects a copy is information about the original.
+    """
     odd = [location for location in locations if _SEPARATOR.search(location)]
     named: dict[str, list[Finding]] = {}
     for one in findings:
         text = f"{one.location} {one.expected} {one.found}"
         words = set(_SEPARATOR.split(text)) & locations
         for location in words | {name for name in odd if name in text}:
-            named.setdefault(location, []).append(one)
+            of_another = one.severity == "reject" and one.location.partition(", ")[0] != location
+            named.setdefault(location, []).append(replace(one, severity="info") if of_another else one)
     return named
 
 
@@ -181,22 +183,12 @@ def _values(cache: Cache, root: Path, folders: Sequence[Path], keys: Sequence[st
     absent = [index for index, value in enumerate(values) if value is None]
     if not absent:
         return [value for value in values if value is not None]
-    local = threading.local()
-    sandboxes: list[Sandbox] = []
 
-    def read(index: int) -> tuple[int, dict[str, Any]]:
-        if not hasattr(local, "sandbox"):
-            local.sandbox = Sandbox(SITE_TASKS).__enter__()
-            sandboxes.append(local.sandbox)
-        return index, _fresh(local.sandbox, cache, folders[index], root, keys[index])
+    def read(sandbox: Sandbox, index: int) -> dict[str, Any]:
+        return _fresh(sandbox, cache, folders[index], root, keys[index])
 
-    try:
-        with ThreadPoolExecutor(min(len(absent), os.cpu_count() or 1)) as pool:
-            for index, value in pool.map(read, absent):
-                values[index] = value
-    finally:
-        for sandbox in sandboxes:
-            sandbox.close()
+    for index, value in zip(absent, in_sandboxes(SITE_TASKS, read, absent), strict=True):
+        values[index] = value
     return [value for value in values if value is not None]
 
 

@@ -13,7 +13,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +25,7 @@ from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
 from suite.log.safe import safe
 from suite.metrics.machine import machine_facts
+from suite.sandbox.pool import in_sandboxes
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.submissions import attestation, system
 from suite.submissions.registry import Registry, read_registry
@@ -278,15 +278,18 @@ def entries_with_verdicts(root: Path, sandbox: Sandbox) -> list[CheckedSubmissio
 
 
 def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[CheckedSubmission], list[Finding]]:
-    """Check everything under ``root``: each result, in one sandbox, and the tree as a whole.
+    """Check everything under ``root``: each result, in a sandbox, and the tree as a whole.
 
-    ``sandbox`` runs :data:`SUBMISSION_TASKS`; without one, a new sandbox is started. A submission over which
-    the checker itself fails has a ``fault`` and neither findings nor an assurance level.
+    ``sandbox`` runs :data:`SUBMISSION_TASKS`; without one, a sandbox is started for each core. A submission
+    over which the checker itself fails has a ``fault`` and neither findings nor an assurance level.
     """
     registry = read_registry(root / "registry")
     stray = [finding_of(fault) for fault in registry.faults]
-    with nullcontext(sandbox) if sandbox is not None else Sandbox(SUBMISSION_TASKS) as child:
-        entries = [_checked(child, folder, root) for folder in _run_folders(root, stray)]
+    folders = list(_run_folders(root, stray))
+    if sandbox is not None:
+        entries = [_checked(sandbox, folder, root) for folder in folders]
+    else:
+        entries = in_sandboxes(SUBMISSION_TASKS, lambda child, folder: _checked(child, folder, root), folders)
     entries, between = compared_with_each_other(entries, registry, root)
     return entries, stray + between
 

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from suite.audit.judgement import AUDIT_TASKS, judged
 from suite.log import statistics
 from suite.log.files import Raw, read_folder
 from suite.log.reader import record_of
+from suite.sandbox.sandbox import Sandbox
 from suite.submissions import package as submission
 from suite.submissions.registry.comparison import tree_breaches
 from suite.submissions.registry.copies import (
@@ -86,6 +88,10 @@ def test_theft_with_shuffled_steps_is_rejected_whatever_its_dates(
     assert tree.submit(copy, key=False, submitter=THIEF) == 0
     assert tree.state()[0] == {"SUBM-007": "reject"}
     assert by_submitter(tree) == {THIEF: None, ORG: "L2"}
+    with Sandbox(AUDIT_TASKS) as sandbox:
+        audited = {run: judged(sandbox, run, tree.root) for run in tree.runs()}
+    levels = {run.relative_to(tree.root).parts[0]: value["level"] for run, value in audited.items()}
+    assert levels == {THIEF: None, ORG: "L2"}
 
 
 def test_earlier_of_two_receipts_decides(tree: Registrar, victim: Path, tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def test_quote_uses_described_system(tree: Registrar) -> None:
 
 
 def test_injected_sentence_does_not_verify(tree: Registrar, capsys: pytest.CaptureFixture[str]) -> None:
-    """A name that closes its quotation marks and makes another claim of the same log."""
+    """A name that closes its quotes and makes another claim of the same log."""
     (run,) = tree.runs()
     where = ["--submissions", str(tree.root)]
     assert main(["quote", "--result", str(run), *where]) == 0
