@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from suite.rules.root import LATEST
 from suite.sandbox.sandbox import LimitsError, Sandbox
 from suite.submissions import package as submission
 from suite.submissions.registry import read_registry
-from suite.submissions.registry.traces import Trace, tree_breaches
-from suite.submissions.rule_table import finding, rules
+from suite.submissions.registry.comparison import tree_breaches
+from suite.submissions.registry.traces import Trace
+from suite.submissions.rule_table import finding_of, rules
 from suite.submissions.signing.statement import ATTESTATION
 
 AUDIT_TASKS = "suite.audit.tasks"
@@ -82,12 +83,15 @@ def _findings_beside_others(
     entries = submission.entries_with_verdicts(root, sandbox)
     others = [one.trace for one in entries if one.trace is not None and one.digest != value["sha256"]]
     faults = tree_breaches([*others, trace], read_registry(root / "registry"))
-    return [
-        finding(*fault)
+    found = [
+        finding_of(fault)
         for fault in faults
         if (AUDITED in fault.location or AUDITED in fault.expected or AUDITED in fault.found)
         and (value["described"] or fault.rule in _BESIDE_ALL)
     ]
+    # What rejects a copy of this result is information about it.
+    of_this = [one.location.partition(", ")[0] == AUDITED or one.severity != "reject" for one in found]
+    return [one if this else replace(one, severity="info") for one, this in zip(found, of_this, strict=True)]
 
 
 def _add(value: dict[str, Any], found: Iterable[Finding]) -> None:

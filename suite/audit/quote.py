@@ -1,12 +1,12 @@
 """The publishable sentence of a result: derived from the log each time, and compared field by field.
 
 The sentence has every field that decides with which results a number may be compared
-(rules/1.0/PUBLISHING.md). Text from a submission is in double quotes, in ASCII, escaped as in JSON.
+(rules/1.0/PUBLISHING.md). Text from a submission is in double quotes and cannot end them or read as a claim:
+a result with such a name has no sentence.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from dataclasses import asdict
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from suite.log.model import Record
-from suite.log.safe import safe
 from suite.metrics.image import conditions_text, limits_of
 from suite.metrics.machine import at, device_name
 from suite.metrics.run import metrics_of, unit
+from suite.submissions import system as system_description
 
 Fields = Mapping[str, str]
 PRACTICE = "practice division, a small model that stands for no published one"
@@ -38,7 +38,7 @@ _CONVERSION = (
     '{score} on "{system}"; SHA-256 of the log {sha256}.'
 )
 _NAME = r"[A-Za-z0-9_.-]+"
-_QUOTED = r'(?:[^"\\]|\\["\\/bfnrtu])*'
+_QUOTED = r"[^\"'`\\]*"
 _PATTERNS = {
     "phase": r"train|infer offline|infer single_stream",
     "batch": r"[0-9]+",
@@ -84,12 +84,12 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
     """
     device = device_name(record) or "unknown device"
     common = {
-        "device": _quoted(device),
+        "device": _quoted("device", device),
         "division": _division(record),
         "rules": str(record.header["rules"]["version"]),
         "level": level,
         "score": _score(record),
-        "system": _quoted(system or device),
+        "system": _quoted("system_name", system or device),
         "sha256": record.digest,
     }
     if (conversion := record.conversion) is not None:
@@ -148,12 +148,16 @@ def differences(quoted: Fields, derived: Fields) -> list[tuple[str, str, str]]:
 
 
 def _with(limits: str) -> str:
-    return f", with {_quoted(limits)}" if limits else ""
+    return f", with {limits}" if limits else ""
 
 
-def _quoted(text: str) -> str:
-    r"""``text`` as the inside of a JSON string: ASCII, no quote and no backslash that is not escaped."""
-    return json.dumps(safe(text, _LONGEST_NAME))[1:-1]
+def _quoted(field: str, text: str) -> str:
+    """``text`` between double quotes; QuoteError if it is too long or not a name that can be quoted."""
+    if len(text) > _LONGEST_NAME:
+        raise QuoteError(f"{field}: expected at most {_LONGEST_NAME} characters, found {len(text)}")
+    if (problem := system_description.name_problem(text)) is not None:
+        raise QuoteError(f"{field}: {problem}")
+    return text
 
 
 def _division(record: Record) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import threading
+import re
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -22,19 +20,21 @@ from suite.compare.scaling_set import FILE, SETS, is_set
 from suite.log.files import LOG
 from suite.log.finding import Finding
 from suite.log.safe import safe
+from suite.sandbox.pool import in_sandboxes
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
-from suite.site.cache import Cache, key_of, location_of, registry_digest
-from suite.submissions.package import CheckedSubmission, compared_with_each_other
+from suite.site.cache import Cache, key_of, registry_digest
+from suite.submissions.package import CheckedSubmission, compared_with_each_other, location_in
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry.model import Withdrawal
 from suite.submissions.registry.withdrawals import withdrawal_of
-from suite.submissions.rule_table import finding
+from suite.submissions.rule_table import finding_of
 from suite.submissions.system import SLUG
 
 SITE_TASKS = "suite.site.tasks"
 _HEAVY = ("curves", "evaluations", "environment")  # of the result's own page
 _ENDINGS = (".debug",)
 _LONGEST_FAULT = 300
+_SEPARATOR = re.compile(r"[\s,;]+")
 
 
 @dataclass(frozen=True)
@@ -145,22 +145,25 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
         registry,
         root,
     )
+    locations = {location_in(root, found[index]) for index in packaged}
+    named = _findings_by_location(between, locations)
     results: dict[str, Result] = {}
     for path, key, value in zip(found, keys, values, strict=True):
-        result = _result(path, key, value, cache, root, between, levels)
+        about = named.get(location_in(root, path), []) if value["entry"] is not None else []
+        result = _result(path, key, value, cache, about, levels)
         earlier = results.get(result.digest)
         if earlier is None or (result.row.submitter and not earlier.row.submitter):
             results[result.digest] = result
     cache.close()
     ordered = sorted(results.values(), key=lambda one: (one.facts.get("when", ""), one.digest), reverse=True)
-    faults = [finding(*fault) for fault in registry.faults]
+    faults = [finding_of(fault) for fault in registry.faults]
     return Collection(tuple(ordered), tuple(sets), (*faults, *between))
 
 
 def _compared(
     cache: Cache, entries: list[CheckedSubmission], keys: Sequence[str], registry: Registry, root: Path
 ) -> tuple[dict[Path, str | None], list[Finding]]:
-    """Levels by folder, and findings about several submissions: their time grows with the square."""
+    """Levels by folder, and findings about several submissions."""
     name = f"{sha256(chr(10).join(keys).encode()).hexdigest()}.between"
     value = cache.read(name)
     if value is None:
@@ -177,12 +180,9 @@ def _result(
     key: str,
     value: dict[str, Any],
     cache: Cache,
-    root: Path,
-    between: Sequence[Finding],
+    about: Sequence[Finding],
     levels: dict[Path, str | None],
 ) -> Result:
-    location = location_of(path, root)
-    about = [one for one in between if value["entry"] is not None and _names(one, safe(location))]
     findings = (*(Finding(**one) for one in value["audit"]["findings"]), *about)
     rejected = any(one.severity == "reject" for one in findings)
     level = None if rejected else levels.get(path, value["audit"]["level"])
@@ -195,8 +195,20 @@ def _result(
     return Result(path, key, row, value, findings, level, details)
 
 
-def _names(found: Finding, location: str) -> bool:
-    return any(location in part for part in (found.location, found.expected, found.found))
+def _findings_by_location(findings: Iterable[Finding], locations: set[str]) -> dict[str, list[Finding]]:
+    """The findings that name each of the ``locations``, in their location, expected or found.
+
+    What rejects a copy is information about the original.
+    """
+    odd = [location for location in locations if _SEPARATOR.search(location)]
+    named: dict[str, list[Finding]] = {}
+    for one in findings:
+        text = f"{one.location} {one.expected} {one.found}"
+        words = set(_SEPARATOR.split(text)) & locations
+        for location in words | {name for name in odd if name in text}:
+            of_another = one.severity == "reject" and one.location.partition(", ")[0] != location
+            named.setdefault(location, []).append(replace(one, severity="info") if of_another else one)
+    return named
 
 
 def _values(cache: Cache, root: Path, folders: Sequence[Path], keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -205,22 +217,12 @@ def _values(cache: Cache, root: Path, folders: Sequence[Path], keys: Sequence[st
     absent = [index for index, value in enumerate(values) if value is None]
     if not absent:
         return [value for value in values if value is not None]
-    local = threading.local()
-    sandboxes: list[Sandbox] = []
 
-    def read(index: int) -> tuple[int, dict[str, Any]]:
-        if not hasattr(local, "sandbox"):
-            local.sandbox = Sandbox(SITE_TASKS).__enter__()
-            sandboxes.append(local.sandbox)
-        return index, _fresh(local.sandbox, cache, folders[index], root, keys[index])
+    def read(sandbox: Sandbox, index: int) -> dict[str, Any]:
+        return _fresh(sandbox, cache, folders[index], root, keys[index])
 
-    try:
-        with ThreadPoolExecutor(min(len(absent), os.cpu_count() or 1)) as pool:
-            for index, value in pool.map(read, absent):
-                values[index] = value
-    finally:
-        for sandbox in sandboxes:
-            sandbox.close()
+    for index, value in zip(absent, in_sandboxes(SITE_TASKS, read, absent), strict=True):
+        values[index] = value
     return [value for value in values if value is not None]
 
 

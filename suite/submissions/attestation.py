@@ -17,7 +17,7 @@ from suite.submissions.registry.assurance import (
     expected_statement,
     nonce_of,
 )
-from suite.submissions.rule_table import finding
+from suite.submissions.rule_table import finding, finding_of
 from suite.submissions.signing import dsse
 from suite.submissions.signing.keys import PrivateKey
 from suite.submissions.signing.statement import ATTESTATION, PAYLOAD_TYPE, SUBJECTS, ChangedError, encode
@@ -49,7 +49,7 @@ def check_attestation(
         return [finding("SIGN-001", defect.location, defect.expected, defect.found)], None
     except ChangedError as error:
         return [finding("SIGN-005", LOG, "the bytes that were checked", str(error))], None
-    return [finding(*fault) for fault in faults], assurance
+    return [finding_of(fault) for fault in faults], assurance
 
 
 def _read(folder: Path) -> tuple[dict[str, bytes], bytes | None]:

@@ -13,7 +13,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,17 +25,20 @@ from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
 from suite.log.safe import safe
 from suite.metrics.machine import machine_facts
+from suite.sandbox.pool import in_sandboxes
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.submissions import attestation, system
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry.assurance import Assurance
+from suite.submissions.registry.comparison import tree_breaches
 from suite.submissions.registry.model import Withdrawal
-from suite.submissions.registry.traces import Trace, trace_of, tree_breaches
+from suite.submissions.registry.traces import Trace, trace_of
 from suite.submissions.registry.waivers import apply_waivers
 from suite.submissions.registry.withdrawals import without_result
-from suite.submissions.rule_table import finding, rules
+from suite.submissions.rule_table import finding, finding_of, rules
 from suite.submissions.signing.keys import PrivateKey
 from suite.submissions.signing.statement import ATTESTATION
+from suite.submissions.tree_findings import SYSTEM, duplicates, hardware_differences, location_in
 
 __all__ = [
     "CheckedSubmission",
@@ -46,7 +48,9 @@ __all__ = [
     "check_tree",
     "entries_with_verdicts",
     "finding",
+    "hardware_differences",
     "load_accepted",
+    "location_in",
     "package_result",
     "rules",
 ]  # fmt: skip
@@ -55,13 +59,17 @@ SUBMISSION_TASKS = "suite.submissions.tasks"
 TREES = ("results", "practice")
 # Beside the submitters' folders; other code reads and checks the registry.
 _NOT_SUBMITTERS = ("README.md", "registry")
-_SYSTEM = "system.json"
 _MAX_SYSTEM = 64 * 1024
+MOST_CURVES = 100_000  # 20,000 results of one device; their comparison grows with the square of this
 _MAX_FAULT = 1000  # characters shown of a fault of the checker
 
 
 class SubmissionError(Exception):
     """A result cannot be packaged; the message states what to fix."""
+
+
+class TooManySubmissions(SubmissionError):
+    """There are more submissions than can be compared with each other."""
 
 
 class Rejected(SubmissionError):
@@ -168,7 +176,7 @@ def package_result(
             if key is not None and file == ATTESTATION:
                 continue  # signed again
             shutil.copyfile(source / file, copy / file, follow_symlinks=False)
-        (copy / _SYSTEM).write_bytes(system.encode(description))
+        (copy / SYSTEM).write_bytes(system.encode(description))
         registry = read_registry(root / "registry")
         if key is not None:
             (copy / ATTESTATION).write_bytes(attestation.sign_result(copy, record, submitter, registry, key))
@@ -214,30 +222,29 @@ def check_entry(
     final = apply_waivers(
         [*findings, *attestation_findings], record.digest, registry.waivers, datetime.now(UTC)
     )
-    counts = entry.withdrawal is None and all(one.severity != "reject" for one in final)
+    entry = replace(entry, findings=final)
+    trace = trace_of(record, location_in(root, folder), submitter, machine)
+    signed = assurance is not None and bool(assurance.signers)
     return replace(
         entry,
-        findings=final,
-        assurance=assurance if counts else None,
-        trace=trace_of(record, _location(folder, root), submitter, machine),
+        assurance=None if entry.rejected or entry.withdrawal is not None else assurance,
+        trace=replace(trace, signed=signed, rejected=entry.rejected),
     )
 
 
 def _read_system(folder: Path) -> tuple[dict[str, Any] | None, list[Finding]]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        value = system.parse(read_file(descriptor, _SYSTEM, _MAX_SYSTEM))
+        value = system.parse(read_file(descriptor, SYSTEM, _MAX_SYSTEM))
     except RecordError as error:
         defect = error.defects[0]
-        return None, [finding("SUBM-003", _SYSTEM, defect.expected, defect.found)]
+        return None, [finding("SUBM-003", SYSTEM, defect.expected, defect.found)]
     except system.SystemProblem as error:
-        return None, [finding("SUBM-003", _SYSTEM, "strict JSON", str(error))]
+        return None, [finding("SUBM-003", SYSTEM, "strict JSON", str(error))]
     finally:
         os.close(descriptor)
     wrong = system.defects(value)
-    faults = [
-        finding("SUBM-004", f"{_SYSTEM}, {fault.field}", fault.expected, fault.found) for fault in wrong
-    ]
+    faults = [finding("SUBM-004", f"{SYSTEM}, {fault.field}", fault.expected, fault.found) for fault in wrong]
     return (None if wrong else value), faults
 
 
@@ -246,7 +253,7 @@ def _agreement(record: Record, description: Mapping[str, Any]) -> list[Finding]:
     known, reasons = machine_facts(record)
     logged = {**known, **dict.fromkeys(reasons)}
     return [
-        finding("SUBM-005", f"{_SYSTEM}, {name}", repr(value), repr(description[name]))
+        finding("SUBM-005", f"{SYSTEM}, {name}", repr(value), repr(description[name]))
         for name, value in logged.items()
         if description[name] != value
     ]
@@ -277,17 +284,20 @@ def entries_with_verdicts(root: Path, sandbox: Sandbox) -> list[CheckedSubmissio
 
 
 def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[CheckedSubmission], list[Finding]]:
-    """Check everything under ``root``: each result, in one sandbox, and the tree as a whole.
+    """Check everything under ``root``: each result, in a sandbox, and the tree as a whole.
 
-    ``sandbox`` runs :data:`SUBMISSION_TASKS`; without one, a new sandbox is started. A submission over which
-    the checker itself fails has a ``fault`` and neither findings nor an assurance level.
+    ``sandbox`` runs :data:`SUBMISSION_TASKS`; without one, a sandbox is started for each core. A submission
+    over which the checker itself fails has a ``fault`` and neither findings nor an assurance level.
     """
     registry = read_registry(root / "registry")
-    stray = [finding(*fault) for fault in registry.faults]
-    with nullcontext(sandbox) if sandbox is not None else Sandbox(SUBMISSION_TASKS) as child:
-        entries = [_checked(child, folder, root) for folder in _run_folders(root, stray)]
+    stray = [finding_of(fault) for fault in registry.faults]
+    folders = list(_run_folders(root, stray))
+    if sandbox is not None:
+        entries = [_checked(sandbox, folder, root) for folder in folders]
+    else:
+        entries = in_sandboxes(SUBMISSION_TASKS, lambda child, folder: _checked(child, folder, root), folders)
     names = [(one.withdrawal, one.folder.name, one.folder.relative_to(root).parts[0]) for one in entries]
-    stray += [finding(*breach) for breach in without_result(registry, names)]
+    stray += [finding_of(breach) for breach in without_result(registry, names)]
     entries, between = compared_with_each_other(entries, registry, root)
     return entries, stray + between
 
@@ -295,17 +305,24 @@ def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[Checked
 def compared_with_each_other(
     entries: list[CheckedSubmission], registry: Registry, root: Path
 ) -> tuple[list[CheckedSubmission], list[Finding]]:
-    """The findings about several submissions together; a rejected one loses its assurance level."""
+    """The findings about several submissions together; a rejected one loses its assurance level.
+
+    Raises :class:`TooManySubmissions` above :data:`MOST_CURVES`.
+    """
     traces = [entry.trace for entry in entries if entry.trace is not None]
-    breaches = [finding(*breach) for breach in tree_breaches(traces, registry)]
-    rejected = tuple(found.location for found in breaches if found.severity == "reject")
-    entries = [replace(one, assurance=None) if _is_among(one, rejected) else one for one in entries]
-    return entries, breaches + _duplicates(entries, root) + hardware_differences(entries, root)
-
-
-def _is_among(entry: CheckedSubmission, locations: tuple[str, ...]) -> bool:
-    """Whether one of the ``locations`` of findings is within this submission."""
-    return entry.trace is not None and any(path.startswith(entry.trace.location) for path in locations)
+    curves = sum(len(repeats) for trace in traces for repeats in trace.curves)
+    if curves > MOST_CURVES:
+        raise TooManySubmissions(
+            f"{safe(root)}: expected at most {MOST_CURVES} repeats in all submissions, counted once for each "
+            f"rank, found {curves}: check the submitters' folders in several trees"
+        )
+    findings = [finding_of(breach) for breach in tree_breaches(traces, registry)]
+    findings += duplicates(entries, registry, root)
+    rejected = {found.location.partition(", ")[0] for found in findings if found.severity == "reject"}
+    entries = [
+        replace(one, assurance=None) if location_in(root, one.folder) in rejected else one for one in entries
+    ]
+    return entries, findings + hardware_differences(entries, root)
 
 
 def _checked(sandbox: Sandbox, folder: Path, root: Path) -> CheckedSubmission:
@@ -319,7 +336,7 @@ def _checked(sandbox: Sandbox, folder: Path, root: Path) -> CheckedSubmission:
         return CheckedSubmission(folder, (limit_finding(error),), None, None, None)
     except TaskError as error:
         return CheckedSubmission(
-            folder, (), None, None, None, fault=f"{_location(folder, root)}: {safe(error, _MAX_FAULT)}"
+            folder, (), None, None, None, fault=f"{location_in(root, folder)}: {safe(error, _MAX_FAULT)}"
         )
 
 
@@ -330,7 +347,7 @@ def _run_folders(root: Path, stray: list[Finding]) -> Iterator[Path]:
             stray.append(_misnamed(org, root))
         for tree in _folders(org, root, stray):
             if tree.name not in TREES:
-                stray.append(finding("SUBM-001", _location(tree, root), " or ".join(TREES), tree.name))
+                stray.append(finding("SUBM-001", location_in(root, tree), " or ".join(TREES), tree.name))
                 continue
             for machine in _folders(tree, root, stray):
                 if not system.SLUG.fullmatch(machine.name):
@@ -349,7 +366,7 @@ def _folders(folder: Path, root: Path, stray: list[Finding], ignored: tuple[str,
             stray.append(
                 finding(
                     "SUBM-001",
-                    _location(child, root),
+                    location_in(root, child),
                     "a folder",
                     "a link" if child.is_symlink() else "a file",
                 )
@@ -360,50 +377,4 @@ def _folders(folder: Path, root: Path, stray: list[Finding], ignored: tuple[str,
 
 
 def _misnamed(folder: Path, root: Path) -> Finding:
-    return finding("SUBM-002", _location(folder, root), system.SLUG.pattern, folder.name)
-
-
-def _location(path: Path, root: Path) -> str:
-    return safe(path.relative_to(root).as_posix())
-
-
-def _duplicates(entries: list[CheckedSubmission], root: Path) -> list[Finding]:
-    """The same log or run id in two submissions."""
-    duplicates = []
-    for what in ("digest", "run_id"):
-        seen: dict[str, Path] = {}
-        for entry in entries:
-            value = getattr(entry, what)
-            if value is not None and value in seen:
-                first = _location(seen[value], root)
-                duplicates.append(
-                    finding("SUBM-007", _location(entry.folder, root), f"a unique {what}", f"that of {first}")
-                )
-            elif value is not None:
-                seen[value] = entry.folder
-    return duplicates
-
-
-def hardware_differences(entries: list[CheckedSubmission], root: Path) -> list[Finding]:
-    """Hardware facts of one system that differ between two of its results."""
-    different = []
-    first: dict[Path, CheckedSubmission] = {}
-    for entry in entries:
-        machine = entry.folder.parent.parent
-        if entry.system is None:
-            continue
-        before = first.setdefault(machine, entry)
-        for name, value in entry.system.items():
-            other = (before.system or {})[name]
-            if _is_hardware(name) and None not in (value, other) and value != other:
-                location = f"{_location(entry.folder, root)}, {_SYSTEM}, {name}"
-                different.append(
-                    finding("SUBM-008", location, f"{other!r}, as in {before.folder.name}", repr(value))
-                )
-    return different
-
-
-def _is_hardware(name: str) -> bool:
-    """Whether a field describes hardware, which is the same for every run on the system."""
-    settings = ("host_driver", "accelerator_clocks", "accelerator_ecc", "accelerator_power_limit")
-    return name == "cooling" or (name.startswith(("host_", "accelerator_")) and name not in settings)
+    return finding("SUBM-002", location_in(root, folder), system.SLUG.pattern, folder.name)

@@ -8,6 +8,7 @@ from functools import cache
 
 from suite.log.finding import Finding
 from suite.rules.root import LATEST, SHIPPED
+from suite.submissions.registry.model import Breach
 
 
 @cache
@@ -17,6 +18,12 @@ def rules() -> Mapping[str, Mapping[str, str]]:
     return table
 
 
-def finding(rule: str, location: str, expected: str, actual: str) -> Finding:
-    """A finding of one of :func:`rules`."""
-    return Finding(rule, rules()[rule]["severity"], location, expected, actual, rules()[rule]["fix"])
+def finding(rule: str, location: str, expected: str, actual: str, severity: str | None = None) -> Finding:
+    """A finding of one of :func:`rules`, of the rule's severity if no other is given."""
+    severity = severity or rules()[rule]["severity"]
+    return Finding(rule, severity, location, expected, actual, rules()[rule]["fix"])
+
+
+def finding_of(breach: Breach) -> Finding:
+    """The finding that reports ``breach``."""
+    return finding(breach.rule, breach.location, breach.expected, breach.found, breach.severity)

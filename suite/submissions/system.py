@@ -26,6 +26,15 @@ from suite.rules.schemas import Schemas, schemas_for
 
 FORMAT = "suite-system/1"
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+# What a name in a published sentence must not contain: it could end the name, or read as another claim.
+_QUOTES = re.compile(r"[\"'`\\]")
+_TIME = r"(?:[num]?s|sec|seconds?|min|minutes?|h|hours?)"
+_CLAIM = re.compile(
+    rf"\d\s*(?:%|{_TIME}\b|(?i:[a-z]*\s*(?:/|\bper\b)\s*{_TIME}\b)"
+    r"|(?i:x\s+(?:faster|slower)|(?:percent|times|fps)\b)"
+    r"|(?i:images|samples|sentences|tokens|words|rows|steps|batches|queries)\b)"
+    r"|(?i:\b(?:division|assurance|interval|sha-?256)\b|\brules\s+\d)"
+)
 _MAX_BYTES = 64 * 1024
 _MAX_DIGITS = 16
 # The suite fills these in.
@@ -86,6 +95,18 @@ def submitter_problem(name: str) -> str | None:
 def slug(text: str) -> str:
     """``text`` as the name of a folder: lower-case letters, digits, single hyphens."""
     return "-".join(re.findall(r"[a-z0-9]+", text.lower()))[:60].strip("-")
+
+
+def name_problem(name: str) -> str | None:
+    """Why ``name`` cannot be part of a published sentence, as "expected …, found …"; None if it can.
+
+    A name must not end its quotes or read as a part of the sentence, such as another result.
+    """
+    if not (name.isascii() and name.isprintable()) or _QUOTES.search(name):
+        return f"expected printable ASCII without quotes and backslashes, found {safe(repr(name))}"
+    if found := _CLAIM.search(name):
+        return f"expected a name without results and terms of the sentence, found {found[0]!r} in it"
+    return None
 
 
 def parse(content: bytes) -> dict[str, Any]:
@@ -195,6 +216,8 @@ def describe(record: Record, submitter: str, stated: Mapping[str, Any]) -> dict[
     if missing:
         raise MissingFacts(missing)
     value = {name: merged[name] for name in names()}
+    if (problem := name_problem(str(value["system_name"]))) is not None:
+        raise SystemProblem(f"system_name: {problem}")
     wrong = defects(value)
     if empty := sorted(
         {d.field for d in wrong} & {name for name, field in stated.items() if field in ("", 0)}

@@ -19,11 +19,11 @@ from suite.audit.examine import examine
 from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.log.safe import safe
-from suite.submissions import package as submission
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry import waivers as waiver_files
 from suite.submissions.registry.assurance import SignedResult, assess, expected_statement
 from suite.submissions.registry.model import Breach
+from suite.submissions.rule_table import finding_of
 from suite.submissions.signing import dsse
 from suite.submissions.signing.keys import PrivateKey
 from suite.submissions.signing.statement import PAYLOAD_TYPE, encode
@@ -172,7 +172,7 @@ def _outcome(faults: Iterable[Breach]) -> str:
 
 def _printed(faults: Iterable[Breach]) -> None:
     for fault in faults:
-        _plain(finding_line(submission.finding(*fault), "here"))
+        _plain(finding_line(finding_of(fault), "here"))
 
 
 def _plain(text: str) -> None:

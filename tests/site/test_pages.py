@@ -221,20 +221,32 @@ def test_wrong_arguments_are_explained(tmp_path: Path, capsys: pytest.CaptureFix
     assert "make run WORKLOAD=ncf" in capsys.readouterr().err
 
 
-def test_a_submission_that_another_one_rejects_has_no_score(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stated", "folder", "rejected"),
+    [
+        ({"system_name": "Second Box"}, "suite-reference/results/second-box", True),
+        ({"submitter": "other-labs"}, "other-labs/results/h200-virtual-machine", False),
+    ],
+)
+def test_a_rejected_copy_has_no_score_and_its_original_keeps_it(
+    tmp_path: Path, stated: dict[str, str], folder: str, rejected: bool
+) -> None:
+    """Of two submitters nobody knows who was first, so both are flagged."""
     tree = tmp_path / "submissions"
     shutil.copytree(SUBMISSIONS, tree)
     run = next(tree.glob("*/results/*/ncf/*train*"))
-    twin = tree / "other-labs" / run.relative_to(tree / "suite-reference")
+    twin = tree / folder / "ncf" / run.name
     shutil.copytree(run, twin)
-    described = json.loads((twin / "system.json").read_text()) | {"submitter": "other-labs"}
+    described = json.loads((twin / "system.json").read_text()) | stated
     (twin / "system.json").write_text(json.dumps(described, indent=2) + "\n")
     rewrite(twin, lambda events: events[0]["data"].update(attempt=2))  # a copy with another digest
     collection = build(tree, tmp_path / "site", tmp_path / "cache").collection
-    copies = [one for one in collection.results if one.submitter == "other-labs"]
-    assert len(copies) == 1
-    assert copies[0].rejected
-    assert copies[0].level is None
+    of_both = {one.folder: one for one in collection.results if one.folder in (run, twin)}
+    assert of_both[twin].rejected == rejected
+    assert (of_both[twin].level is None) == rejected
+    assert not of_both[run].rejected
+    assert of_both[run].level == "L0"
+    assert "SUBM-007" in {one.rule for one in of_both[run].findings}
 
 
 @pytest.mark.parametrize(

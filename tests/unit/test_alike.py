@@ -15,7 +15,8 @@ from suite.log.files import Raw, read_folder
 from suite.log.reader import record_of
 from suite.sandbox.sandbox import Sandbox
 from suite.submissions import package as submission
-from suite.submissions.registry.traces import Trace, copied_durations, similar_noise, trace_of
+from suite.submissions.registry.copies import copied_durations, similar_noise
+from suite.submissions.registry.traces import Trace, trace_of
 from tests.fixtures.forged import both
 from tests.fixtures.gaming_edits import later, timestamps_like
 from tests.fixtures.good_log import Good

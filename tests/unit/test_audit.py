@@ -333,6 +333,7 @@ def test_conversion_and_inference_have_separate_reasons(tmp_path: Path) -> None:
 def test_waived_rule_is_flagged_and_waiver_is_an_input(tmp_path: Path, sandbox: Sandbox) -> None:
     tree = Registrar(tmp_path / "submissions")
     run_of = result(tmp_path / "r")
+    tree.rows("keys")
     assert tree.submit(run_of, key=False) == 0
     (run,) = tree.runs()
     rewrite(run, lambda events: events[-1]["data"]["claims"].update(units=1))

@@ -11,7 +11,8 @@ from suite.checker import check_result
 from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.rules import LATEST, load
-from suite.submissions.registry.traces import Trace, fingerprint_breaches, trace_of
+from suite.submissions.registry.comparison import fingerprint_breaches
+from suite.submissions.registry.traces import Trace, trace_of
 from tests.fixtures.forged import both
 from tests.fixtures.forged_fingerprint import put, scaled
 from tests.fixtures.forging import Events, Forge, rewrite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -22,13 +23,27 @@ from tests.fixtures.registered import Registrar, result
 
 HOSTILE = (
     'a "quoted" name',
+    "a 'quoted' name",
     "back\\slash\\",
     '"; SHA-256 of the log ' + "0" * 64,
     "\u202egpj.exe",
+    "H\u0455200",
     "line\nbreak\x1b[31m",
-    "::error file=a::b",
-    "}{0.__class__}{",
     "x" * 1000,
+    "box: 999999 samples/s",
+    "box, 999999 SAMPLES per second",
+    "box, 3.5 s to accuracy",
+    "box, 7 ms",
+    "box (99.9 %)",
+    "12x faster box",
+    "box in closed division",
+    "box, rules 1.0, assurance level L3",
+    "box (95 % interval",
+)
+QUOTABLE = (
+    *("NVIDIA H100 80GB HBM3", "Intel(R) Xeon(R) CPU @ 2.20GHz", "AMD EPYC 7B13 64-Core Processor"),
+    *("Intel(R) Core(TM) Ultra 7 155H", "DGX H200, 8 GPUs", "8x H200 750W", "vm-standard-8 (16 GB)"),
+    *("::error file=a::b", "}{0.__class__}{"),
 )
 GOODS = {
     "training": Good(),
@@ -62,15 +77,41 @@ def test_quote_is_parsed_back(name: str, tmp_path: Path) -> None:
     assert ("95 % interval" in text) == (record.mode == "throughput")
 
 
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """An honest training."""
+    return record_of(tmp_path_factory.mktemp("record"), Good())
+
+
 @pytest.mark.parametrize("name", HOSTILE)
-def test_quote_escapes_hostile_name(name: str, tmp_path: Path) -> None:
-    made = quote.fields_of(record_of(tmp_path, Good()), "L0", name)
-    text = quote.sentence(made)
-    assert text.isascii()
-    assert text.isprintable()
-    assert not text.startswith(("::", "##["))
-    assert quote.parse(text) == made
-    assert len(text) < 1000
+def test_name_that_could_change_the_claim_is_not_quoted(
+    name: str, record: Record, fields: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(quote.QuoteError, match="system_name: expected"):
+        quote.fields_of(record, "L0", name)
+    if name.isascii() and name.isprintable():  # a device's other characters become "?"
+        renamed = check_result(rewrite(write_good(tmp_path, Good()), model(name))).record
+        assert renamed is not None
+        with pytest.raises(quote.QuoteError, match="device: expected"):
+            quote.fields_of(renamed, "L0", "a box")
+
+
+def model(name: str) -> Callable[[list[dict[str, Any]]], None]:
+    """Give the processor of a run without accelerator another name."""
+
+    def forge(events: list[dict[str, Any]]) -> None:
+        for event in events:
+            if event["kind"] == "env" and event["data"]["side"] == "outside":
+                event["data"]["facts"]["cpu"]["model"] = name
+
+    return forge
+
+
+@pytest.mark.parametrize("name", QUOTABLE)
+def test_ordinary_name_is_quoted_as_it_is(name: str, record: Record) -> None:
+    made = quote.fields_of(record, "L0", name)
+    assert made["system"] == name
+    assert quote.parse(quote.sentence(made)) == made
 
 
 @pytest.mark.parametrize(
@@ -154,7 +195,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Registrar:
     """One signed submission; read only."""
     folder = tmp_path_factory.mktemp("tree")
     tree = Registrar(folder / "submissions")
-    assert tree.submit(result(folder / "r"), stated={"system_name": 'The "one", 1'}) == 0
+    assert tree.submit(result(folder / "r"), stated={"system_name": "The one, 1"}) == 0
     return tree
 
 
@@ -165,7 +206,7 @@ def test_verify_quote_confirms_a_quote_and_reports_differences(
     where = ["--submissions", str(tree.root)]
     assert main(["quote", "--result", str(run), *where]) == 0
     output = capsys.readouterr().out.removesuffix("\n")
-    assert 'on "The \\"one\\", 1"' in output
+    assert 'on "The one, 1"' in output
     assert "assurance level L1" in output
     assert main(["verify-quote", output, *where]) == 0
     assert "holds: " in capsys.readouterr().out
@@ -213,5 +254,30 @@ def test_rejected_or_unfinished_result_is_not_quoted(
 
 def test_quote_uses_described_system(tree: Registrar) -> None:
     (run,) = tree.runs()
-    assert json.loads((run / "system.json").read_text())["system_name"] == 'The "one", 1'
-    assert description.slug('The "one", 1') == run.parent.parent.name
+    assert json.loads((run / "system.json").read_text())["system_name"] == "The one, 1"
+    assert description.slug("The one, 1") == run.parent.parent.name
+
+
+def test_injected_sentence_does_not_verify(tree: Registrar, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that closes its quotes and makes another claim of the same log."""
+    (run,) = tree.runs()
+    where = ["--submissions", str(tree.root)]
+    assert main(["quote", "--result", str(run), *where]) == 0
+    honest = capsys.readouterr().out.removesuffix("\n")
+    name = 'The one, 1"; 999999 samples/s on "The one, 1'
+    described = (run / "system.json").read_bytes()
+    try:
+        (run / "system.json").write_bytes(description.encode({**json.loads(described), "system_name": name}))
+        assert main(["verify-quote", honest.replace("The one, 1", name), *where]) == 1
+    finally:
+        (run / "system.json").write_bytes(described)
+    assert "holds" not in capsys.readouterr().out
+
+
+def test_submit_refuses_a_name_that_cannot_be_quoted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = Registrar(tmp_path / "submissions")
+    assert tree.submit(result(tmp_path / "r"), stated={"system_name": "box: 999 samples/s"}) == 2
+    assert "system_name: expected a name without results" in capsys.readouterr().err
+    assert tree.runs() == []

@@ -17,8 +17,10 @@ from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.submissions import package as submission
 from suite.submissions.registry import read_registry
+from suite.submissions.registry.comparison import overlapping_runs
+from suite.submissions.registry.copies import copied_durations
 from suite.submissions.registry.model import Registry, parse_time
-from suite.submissions.registry.traces import copied_durations, overlapping_runs, trace_of
+from suite.submissions.registry.traces import trace_of
 from suite.submissions.signing import dsse, keys
 from suite.submissions.signing.statement import PAYLOAD_TYPE
 from suite.submissions.system import encode
@@ -71,6 +73,7 @@ NONCES: list[tuple[str, str, Callable[[Path], list[dict[str, Any]]]]] = [
 def test_wrong_nonce_is_rejected(
     tree: Registrar, nonced: Path, rule: str, name: str, rows: Callable[[Path], list[dict[str, Any]]]
 ) -> None:
+    tree.rows("keys")
     tree.rows("nonces", nonce(VALUE))
     assert tree.submit(nonced, key=False) == 0
     tree.rows("nonces", *rows(nonced))
@@ -280,6 +283,7 @@ def test_registry_that_is_a_link_is_refused(tree: Registrar, tmp_path: Path) -> 
 # ---- waivers
 def rejected(tree: Registrar, plain: Path) -> str:
     """A submission that breaks SUBM-005; returns the digest of its log."""
+    tree.rows("keys")
     assert tree.submit(plain, key=False) == 0
     (run,) = tree.runs()
     value = json.loads((run / "system.json").read_text())

@@ -68,9 +68,32 @@ def sign_again(tree: Registrar, value: Any, *signers: keys.PrivateKey, kind: str
 
 # ---- honest trees
 def test_submit_without_key_packages_unsigned_at_l0(tree: Registrar, plain: Path) -> None:
+    tree.rows("keys")
     assert tree.submit(plain, key=False) == 0
     assert not attestation(tree).exists()
     assert tree.state() == ({}, ["L0"])
+
+
+@pytest.mark.parametrize(("life", "found"), [
+    ({}, {"SIGN-002": "reject"}), ({"revoked": day(20)}, {"SIGN-002": "reject"}),
+    ({"start": 1}, {}), ({"end": -1}, {}), ({"revoked": day(-1)}, {}), ({"submitter": "other-labs"}, {}),
+])  # fmt: skip
+def test_unsigned_result_of_a_submitter_with_a_key_is_rejected(
+    tree: Registrar, plain: Path, life: dict[str, Any], found: dict[str, str]
+) -> None:
+    """Impersonation: anybody can write into a submitter's folder, and nobody else can sign."""
+    tree.rows("keys")
+    assert tree.submit(plain, key=False) == 0
+    tree.rows("keys", entry(tree.key, **life))
+    assert tree.state() == (found, [None if found else "L0"])
+
+
+def test_submit_without_key_is_refused_where_the_submitter_has_one(
+    tree: Registrar, plain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tree.submit(plain, key=False) == 1
+    assert "SIGN-002" in capsys.readouterr().err
+    assert tree.runs() == []
 
 
 def test_submit_with_key_signs_the_copy_and_reaches_l1(

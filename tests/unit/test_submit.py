@@ -181,12 +181,13 @@ def moved(root: Path, *parts: str) -> None:
 
 
 def twin(root: Path) -> Path:
-    """A second submission of the same log under another submitter."""
+    """A second submission of the same log, for another system."""
     run = the_run(root)
-    other = root / "other-labs" / Path(*run.relative_to(root).parts[1:])
+    org, division, _, *rest = run.relative_to(root).parts
+    other = root / Path(org, division, "another-box", *rest)
     shutil.copytree(run, other)
     value = json.loads((other / "system.json").read_text())
-    (other / "system.json").write_bytes(encode({**value, "submitter": "other-labs"}))
+    (other / "system.json").write_bytes(encode({**value, "system_name": "Another Box"}))
     return other
 
 

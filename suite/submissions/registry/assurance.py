@@ -88,6 +88,11 @@ def _signature(
 ) -> tuple[list[SubmitterKey], list[Breach]]:
     """The submitter's valid keys that signed, and the breaches of the envelope."""
     if result.attestation is None:
+        # Anybody can write into a folder: who has registered a key signs with it, so that others cannot.
+        own = [key for key in registry.keys if key.submitter == result.submitter]
+        if any(key.lifetime.covers(result.ended) for key in own):
+            wanted = f"a signature: {result.submitter} had a registered key when the run ended"
+            return [], [Breach("SIGN-002", ATTESTATION, wanted, "none")]
         if result.record.division == "closed":
             return [], [Breach("SIGN-006", ATTESTATION, "a signature: the result is closed", "none")]
         return [], []
@@ -119,7 +124,9 @@ def _signature(
                 )
             )
     differences = _differences(verified.payload, expected_statement(result, registry, nonce))
-    faults += [Breach("SIGN-005", f"{ATTESTATION}, {location}", *pair) for location, *pair in differences]
+    faults += [
+        Breach("SIGN-005", f"{ATTESTATION}, {where}", wanted, found) for where, wanted, found in differences
+    ]
     valid = [key for key in signing_keys if refusals[key.public.key_id] is None]
     return ([] if differences else valid), faults
 

@@ -17,6 +17,8 @@ class Breach(NamedTuple):
     location: str
     expected: str
     found: str
+    between: tuple[str, str] | None = None  # the locations of the two submissions, the earlier one first
+    severity: str | None = None  # where it is not that of the rule
 
 
 def parse_time(text: str) -> datetime:
@@ -31,6 +33,10 @@ class Lifetime:
     not_before: datetime
     not_after: datetime
     revoked: datetime | None
+
+    def covers(self, at: datetime) -> bool:
+        """Whether the key was registered and not yet revoked at ``at``."""
+        return self.not_before <= at <= self.not_after and (self.revoked is None or at < self.revoked)
 
     def refusal(self, at: datetime) -> str | None:
         """Why a signature over a run that ended at ``at`` is invalid; None if it is valid."""

@@ -1,26 +1,24 @@
-"""The rules that compare submissions: copied or similar timings, devices in use twice, nonces, attempts.
+"""What is kept of each submission to compare it with all others.
 
-Each check rebuilds the index of traces from the submissions, so that it is always up to date.
+Each check builds the traces from the submissions again, so that they are always up to date.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import chain
+from itertools import combinations
 from typing import Any
 
-from suite.log import fingerprint, statistics
+from suite.log import fingerprint
 from suite.log.canonical import encode, sha256_hex
-from suite.log.model import Event, Record
-from suite.rules import load
-from suite.rules.root import LATEST
-from suite.submissions.registry.model import Benchmark, Breach, Registry, parse_time
+from suite.log.model import Event, Record, Repeat
+from suite.submissions.registry.model import Benchmark, parse_time
 
-GRAM = 16  # consecutive equal durations that prove a copy, as within a run (rule COPY-001)
-CHANCE = 0.2  # collision probability above which sixteen consecutive equal durations may be chance
-MIN_REPEATS = 3  # repeats for a median, as in rule COPY-002
+_CHUNK = 20  # neighbours among the sorted losses of a repeat that are compared together
+_SHARED = 0.16  # of its losses, that a repeat may share with another: more are no evidence of their seeds
+MIN_REPEATS = 3  # repeats for a median, as in rule COPY-002, and to see what depends on the seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,15 @@ class Trace:
     bitwise: str | None = None  # the class of runs with equal fingerprints; then the digests of its passes
     common: str | None = None
     own: str | None = None
+    digest: str = ""  # of run.jsonl
+    numbers: tuple[tuple[str, str], ...] = ()  # (what, digest) of numbers that no other honest run computes
+    signed: bool = False  # by a valid key of its submitter
+    rejected: bool = False  # by itself, whatever the others are
+
+    @property
+    def submitter(self) -> str:
+        """The submitter's folder; empty for a result that is no submission."""
+        return self.benchmark.submitter
 
     def as_dict(self) -> dict[str, Any]:
         """The trace as JSON values, to leave the sandbox."""
@@ -56,6 +63,7 @@ class Trace:
             "ended": datetime.fromisoformat(value["ended"]),
             "devices": frozenset(value["devices"]),
             "curves": tuple(tuple(map(tuple, repeats)) for repeats in value["curves"]),
+            "numbers": tuple(map(tuple, value["numbers"])),
         }
         return cls(**{**value, **changed})
 
@@ -78,6 +86,8 @@ def trace_of(record: Record, location: str, submitter: str, system: str) -> Trac
         bitwise=fingerprint.bitwise_class(record),
         common=_computed(record, fingerprint.common_pass),
         own=_computed(record, fingerprint.own_pass),
+        digest=record.digest,
+        numbers=tuple(dict.fromkeys(_numbers(record))),
     )
 
 
@@ -109,147 +119,56 @@ def _curves(record: Record) -> Iterator[tuple[tuple[int, ...], ...]]:
         yield tuple(repeat.durations_ns(rank) for repeat in repeats if rank in repeat.ranks)
 
 
-def copied_durations(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """Sixteen consecutive durations that occur in two submissions, unless the timer is too coarse."""
-    owners: dict[tuple[int, ...], list[tuple[Trace, tuple[int, ...]]]] = {}
-    for trace in traces:
-        reported: set[str] = set()
-        for curve in chain.from_iterable(trace.curves):
-            for at in range(len(curve) - GRAM + 1):
-                gram = curve[at : at + GRAM]
-                known = owners.setdefault(gram, [])
-                for other, theirs in known:
-                    if (
-                        other is trace
-                        or other.location in reported
-                        or statistics.collision(curve + theirs) > CHANCE
-                    ):
-                        continue
-                    reported.add(other.location)
-                    yield Breach(
-                        "REG-007",
-                        f"{trace.location}, step_end_ns",
-                        f"durations that differ from those of {other.location}",
-                        f"{GRAM} consecutive equal durations",
-                    )
-                if not any(other is trace for other, _ in known):
-                    known.append((trace, curve))
+def _numbers(record: Record) -> Iterator[tuple[str, str]]:
+    """(what, digest) of losses, outputs and weights of timed repeats, whatever the order of their steps.
 
-
-def similar_noise(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """Timing noise correlated with that of another submission: rule COPY-002, applied to two runs.
-
-    Shifted dates, scaling and a few nanoseconds more per step change every duration but not their order. All
-    submissions of one workload and phase are compared, whatever their keys, so that relabelling is useless.
+    Honest runs compute equal numbers where nothing depends on the seed: inference on synthetic batches, or
+    the first steps of a training on them. The repeats of a run have different seeds, so they show what
+    depends on the seed: what they share is left out. Where the batches do not depend on it and only rounding
+    or dropout makes repeats differ, all repeats together are one number.
     """
-    limit = load(LATEST).limit("copy_correlation")
-    groups: dict[tuple[str | None, int], list[tuple[Trace, list[float]]]] = {}
-    for trace in traces:
-        for noise in _noises(trace):
-            groups.setdefault((trace.work, len(noise)), []).append((trace, noise))
-    for group in groups.values():
-        reported: set[tuple[str, str]] = set()
-        ranked = [statistics.centred_ranks(noise) for _, noise in group]
-        for first, second, found in statistics.correlations(ranked):
-            if found <= limit:
-                continue
-            (before, theirs), (trace, ours) = group[first], group[second]
-            if before is trace or (before.location, trace.location) in reported:
-                continue
-            # Warming GPUs have similar slow noise, so the changes of the noise must be correlated as well.
-            found = min(found, statistics.correlation_of_changes(theirs, ours))
-            if found > limit:
-                reported.add((before.location, trace.location))
-                wanted = f"independent noise: correlation with {before.location} at most {limit}"
-                yield Breach("REG-012", f"{trace.location}, step_end_ns", wanted, f"{found:.3f}")
+    repeats = [repeat for repeat in record.repeats if repeat.end is not None]
+    if record.conversion is not None or len(repeats) < MIN_REPEATS:
+        return
+    seeded = not _share([_measured(repeat, "batch_digest") for repeat in repeats], 0.5)
+    outputs = [_measured(repeat, "output_digest") for repeat in repeats]
+    if seeded and not _share(outputs, 0.5):
+        yield from (("outputs", _digest("outputs", some)) for some in outputs)
+    if record.key.phase != "train":
+        return
+    losses = [_losses(repeat) for repeat in repeats]
+    if not _share(losses, _SHARED):
+        yield "losses", _digest("losses of the run", sorted(loss for some in losses for loss in some))
+        for some in losses if seeded else ():
+            # In parts, so that one changed loss does not hide the others.
+            parts = [some[at : at + _CHUNK] for at in range(0, len(some), _CHUNK)]
+            yield from (("losses", _digest("losses", part)) for part in parts if len(set(part)) == _CHUNK)
+    weights = [str(repeat.reports[0]["parameters"]["final"]) for repeat in repeats if repeat.reports]
+    if "None" not in weights and len(set(weights)) == len(repeats):
+        yield "weights", _digest("weights of the run", sorted(weights))
+        yield from (("weights", _digest("weights", [one])) for one in weights if seeded)
 
 
-def _noises(trace: Trace) -> Iterator[list[float]]:
-    """Step times minus the median over repeats, for each repeat; none where the timer is coarse."""
-    for repeats in trace.curves if trace.work is not None else ():
-        whole = len(repeats) >= MIN_REPEATS and len({len(curve) for curve in repeats}) == 1
-        if whole and min(len(set(curve)) for curve in repeats) >= load(LATEST).limit("copy_distinct"):
-            yield from statistics.noise(repeats)
+def _measured(repeat: Repeat, name: str) -> list[str]:
+    """One field of the measured steps of rank 0, sorted; none where a step lacks it."""
+    found = [event.data.get(name) for event in repeat.steps_of(0, "measured")]
+    return [] if None in found else sorted(map(str, found))
 
 
-def overlapping_runs(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """Runs on one device at the same time, by the clocks in the logs."""
-    last: dict[str, Trace] = {}
-    reported: set[tuple[str, str]] = set()
-    for trace in sorted(traces, key=lambda one: (one.started, one.location)):
-        for device in sorted(trace.devices):
-            before = last.get(device)
-            if (
-                before is not None
-                and trace.started < before.ended
-                and (before.location, trace.location) not in reported
-            ):
-                reported.add((before.location, trace.location))
-                yield Breach(
-                    "REG-008",
-                    f"{trace.location}, device {device[:16]}",
-                    f"a start after {before.ended.isoformat()}, when {before.location} ended on this device",
-                    trace.started.isoformat(),
-                )
-            if before is None or trace.ended > before.ended:
-                last[device] = trace
+def _losses(repeat: Repeat) -> list[str]:
+    """The losses of the measured steps over all ranks, sorted as text; none where a step has none."""
+    pairs = zip(repeat.column("phase", 0), repeat.global_losses, strict=False)
+    found = [None if loss is None else loss.hex() for phase, loss in pairs if phase == "measured"]
+    return [] if None in found else sorted(map(str, found))
 
 
-def reused_nonces(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """A nonce used by two submissions."""
-    first: dict[str, Trace] = {}
-    for trace in traces:
-        if trace.nonce is None:
-            continue
-        before = first.setdefault(trace.nonce, trace)
-        if before is not trace:
-            where = f"{trace.location}, header, data.nonce"
-            yield Breach("REG-003", where, "a nonce that no other run used", f"that of {before.location}")
+def _share(repeats: Sequence[Sequence[str]], share: float) -> bool:
+    """Whether a repeat has no values, or two repeats share more than ``share`` of them."""
+    sets = [set(values) for values in repeats]
+    return not all(sets) or any(
+        len(one & other) > share * min(len(one), len(other)) for one, other in combinations(sets, 2)
+    )
 
 
-def uncounted_attempts(traces: Iterable[Trace], registry: Registry) -> Iterator[Breach]:
-    """Gaps in the ledger of attempts, and submission runs that are missing from it."""
-    for benchmark, counted in registry.attempts.items():
-        missing = sorted(set(range(1, max(counted) + 1)) - set(counted))
-        if missing:
-            where = (
-                f"registry, attempts.json, {benchmark.submitter} {benchmark.system} {benchmark.digest[:16]}"
-            )
-            yield Breach("REG-006", where, f"attempts 1 to {max(counted)}", f"none with number {missing[0]}")
-    for trace in traces:
-        found = registry.attempts.get(trace.benchmark, {}).get(trace.attempt)
-        if trace.counted and found != trace.run_id:
-            wanted = f"attempt {trace.attempt} of this benchmark in the registry's attempts.json"
-            yield Breach("REG-006", f"{trace.location}, header, data.attempt", wanted, found or "none")
-
-
-def fingerprint_breaches(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """Different fingerprints within one class, or one run's own fingerprint in two submissions."""
-    equal: dict[str, Trace] = {}
-    owners: dict[str, Trace] = {}
-    for trace in traces:
-        if trace.bitwise is not None and trace.common is not None:
-            first = equal.setdefault(trace.bitwise, trace)
-            if first.common != trace.common:
-                where = f"{trace.location}, fingerprint, pass common"
-                yield Breach(
-                    "REG-010", where, f"the bits of {first.location}, a run of the same class", "other bits"
-                )
-        if trace.own is not None and owners.setdefault(trace.own, trace) is not trace:
-            where = f"{trace.location}, fingerprint, pass own"
-            yield Breach(
-                "REG-011", where, "numbers unique to this run", f"those of {owners[trace.own].location}"
-            )
-
-
-def tree_breaches(traces: Iterable[Trace], registry: Registry) -> list[Breach]:
-    """The breaches of all rules that compare submissions or read the ledger."""
-    known = list(traces)
-    return [
-        *reused_nonces(known),
-        *uncounted_attempts(known, registry),
-        *copied_durations(known),
-        *similar_noise(known),
-        *overlapping_runs(known),
-        *fingerprint_breaches(known),
-    ]
+def _digest(name: str, values: Sequence[str]) -> str:
+    return sha256_hex(encode([name, *values]))
