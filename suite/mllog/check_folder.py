@@ -43,6 +43,7 @@ _AGREEING = (
     ("submission_status", "status"),
 )
 _FOLDER = "the folder"
+_WHOLE = re.compile(r'"?[+-]?[0-9]+"?|[+-]?[0-9]+\.[0-9]*')
 
 
 def required_runs(benchmark: str | None, mlperf_round: Round | None) -> int | None:
@@ -113,6 +114,13 @@ def _seeds(runs: Sequence[MllogRun], mlperf_round: Round | None, parameters: Seq
         problem = f"{', '.join(sorted(same.pop())[:5])} in all {len(runs)} runs"
     elif without and not problem:
         problem = f"no seed in {without[0]}, {len(without)} in all"
+    # MLCommons' seed check reads every log to its end, and requires whole numbers.
+    unread = [run.name for run in runs if run.log.unreadable]
+    odd = [(run.name, seed) for run in runs for _, _, seed in run.seeds if not _WHOLE.fullmatch(seed)]
+    if odd and not problem:
+        problem = f"seed {odd[0][1]} in {odd[0][0]}"
+    elif unread and not problem:
+        problem = f"malformed lines in {unread[0]}, so that the seed check rejects the log"
     if not problem:
         return passed("seeds", _FOLDER, f"{len(first_run)} seeds of {len(runs)} runs")
     if not _judged_as_closed(runs, mlperf_round):

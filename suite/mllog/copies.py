@@ -17,8 +17,8 @@ from typing import Any
 from suite.mllog.runs import MIN_INTERVALS
 
 _ALL_PAIRS = 128  # logs of a folder that are compared each with each
-_NEIGHBOURS = 40  # of a log, among logs of other folders that took as long
-_AS_LONG = 0.01  # relative difference of two logs that are compared across folders
+_NEIGHBOURS = 20  # of a log, among logs of other folders that took as long
+_AS_LONG = 0.002  # relative difference of two logs that are compared across folders
 _MIN_REPEATED = 3  # occurrences of an interval, for a typical value
 _SAME_MS = 3.0  # root mean square difference of a copy
 _MEASURABLE_MS = 20.0  # the least interval that counts for it

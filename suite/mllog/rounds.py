@@ -206,7 +206,7 @@ def benchmark_name(text: str) -> str:
 
 
 def init_limit_minutes(mlperf_round: Round | None, division: str) -> int:
-    """The longest allowed initialisation: 20 minutes before v1.0, then 30, and four hours in open."""
-    if division == "open" and (mlperf_round is None or mlperf_round >= (1, 0)):
+    """The longest allowed initialisation: 20 minutes before v1.0, then 30; since v2.0 four hours in open."""
+    if division == "open" and (mlperf_round is None or mlperf_round >= (2, 0)):
         return 240
     return 20 if mlperf_round is not None and mlperf_round < (1, 0) else 30
