@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from suite.log.units import count
 from suite.mllog.layout import PARAMETERS, ResultFolder
 from suite.mllog.outcomes import ERROR, CheckOutcome, error, information, passed, warning
 from suite.mllog.rounds import (
@@ -185,12 +186,14 @@ def _system(
         missing = [field for field in SYSTEM_FIELDS if field not in value]
         if missing:
             severity = warning if mlperf_round is not None and mlperf_round < FIRST_SEEDED else error
-            return severity("system", name, f"the field {missing[0]}", f"{len(missing)} fields are missing")
+            return severity(
+                "system", name, f"the field {missing[0]}", f"{count(len(missing), 'missing field')}"
+            )
         empty = [
             field for field in SYSTEM_FIELDS if field not in _MAY_BE_EMPTY and not str(value[field]).strip()
         ]
         if empty and disagreement is None:
-            return warning("system", name, f"a value of {empty[0]}", f"{len(empty)} fields are empty")
+            return warning("system", name, f"a value of {empty[0]}", f"{count(len(empty), 'empty field')}")
     return disagreement or passed("system", name, f"{len(value)} fields")
 
 

@@ -237,7 +237,7 @@ def _within_run(run: MllogRun, mlperf_round: Round | None) -> CheckOutcome:
     begun = min(training, key=lambda event: event.time_ms, default=first.event)
     slack = _CLOCKS * max(0.0, stop_ms - min(start_ms, begun.time_ms))
     if (early := start_ms - begun.time_ms) > slack:
-        found = f"line {begun.line} {early / 1000:.3f} s before it"
+        found = f"line {begun.line}, {early / 1000:.3f} s before run_start"
         return error("within run", run.name, "run_start before training", found)
     after = [event for event in training if event.time_ms > stop_ms + slack]
     offline = not after and all(one.event.time_ms > stop_ms for one in run.evaluations)
@@ -245,7 +245,7 @@ def _within_run(run: MllogRun, mlperf_round: Round | None) -> CheckOutcome:
     late = last.time_ms - stop_ms
     if late <= 0:
         return passed("within run", run.name, f"target met in line {first.event.line}")
-    found = f"line {last.line} {late / 1000:.3f} s after it"
+    found = f"line {last.line}, {late / 1000:.3f} s after run_stop"
     if offline and run.benchmark in FIXED_LENGTH:
         return information("within run", run.name, f"evaluated offline, {found}")
     severity = warning if offline or late <= slack else error

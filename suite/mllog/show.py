@@ -140,7 +140,8 @@ def _location(value: Mapping[str, Any], folder: Mapping[str, Any], location: str
     path = below if below.parts else PurePath(PurePath(folder["path"]).name)
     if location in ("the folder", path.name):
         return str(path)
-    return str(path / location)
+    is_log = any(log["name"] == location for log in folder["logs"])
+    return str(path / location) if is_log else f"{path}: {location}"
 
 
 def _hidden(findings: list[dict[str, str]]) -> Iterator[str]:

@@ -66,33 +66,33 @@ def test_import_of_honest_folder_exits_0_and_reports_all_passed(
     assert main(["import", str(path), "--strict"]) == 0
 
 
-def abort(path: Path, *runs: int) -> None:
+def abort(path: Path, *runs: int, also: str = "") -> None:
     for run in runs:
         lines = changed(run_v07(run=run), "run_stop", metadata={"status": "aborted"})
-        (path / f"result_{run}.txt").write_text("\n".join(lines) + "\n:::MLLOG {")
+        (path / f"result_{run}.txt").write_text("\n".join(lines) + also)
 
 
 def test_import_with_errors_exits_1_with_expected_and_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder_of(tmp_path)
-    abort(path, 1, 3)
+    abort(path, 1, 3, also="\n:::MLLOG {")
     assert main(["import", str(tmp_path)]) == 1
     out = capsys.readouterr().out
     assert (
-        "  resnet  no score: 2 runs did not converge, at most 1 may (3 of 5 runs converged), 5 errors\n"
+        "  resnet  no score: 2 runs did not converge, at most 1 may (3 of 5 runs converged), 6 errors\n"
         in out
     )
     where = "training_results_v2.0/ExampleOrg/results/a_system/resnet/result_1.txt and 1 more"
     assert f"  status: {where}\n    expected success\n    found    aborted\n" in out
     assert f"found    1, the first in line {len(run_v07()) + 1}: not JSON" in out
-    assert out.index("Scores") < out.index("Errors") < out.index("5 logs in 1 folder: 5 errors")
+    assert out.index("Scores") < out.index("Errors") < out.index("5 logs in 1 folder: 6 errors")
     assert main(["import", str(path), "--format", "md"]) == 1
     out = capsys.readouterr().out
     assert "| status | resnet/result\\_1.txt and 1 more | success | aborted |" in out
     assert main(["import", str(path), "--format", "json"]) == 1
     value = json.loads(capsys.readouterr().out)
-    assert (value["format"], value["errors"], value["warnings"]) == ("suite-mllog-import/2", 5, 0)
+    assert (value["format"], value["errors"], value["warnings"]) == ("suite-mllog-import/2", 6, 0)
     assert value["folders"][0]["logs"][1]["malformed"] == 1
 
 

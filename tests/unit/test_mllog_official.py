@@ -278,6 +278,18 @@ def test_aborted_run_that_met_the_target_differs(tmp_path: Path, sandbox: Sandbo
     assert examined["score"]["minutes"] == pytest.approx(sum(others[1:]) / 3)
 
 
+def test_missing_hyperparameter_differs(tmp_path: Path, sandbox: Sandbox) -> None:
+    """MLCommons' rule files require one of every run of ResNet; we do not check tables of hyperparameters."""
+    logs = [complete("resnet", run) for run in range(5)]
+    logs[0] = without(logs[0], "sgd_opt_momentum")
+    folder = publish(tmp_path, logs, round_="4.0")
+    score, _ = official(folder, "4.0.0")
+    (examined,) = verify.verify_tree(sandbox, folder)["folders"]
+    minutes = [log["minutes"] for log in examined["logs"]]
+    assert score == pytest.approx(sum(sorted(minutes[1:])[1:]) / 3)  # as if it had not converged
+    assert examined["score"]["minutes"] == pytest.approx(sum(sorted(minutes)[1:4]) / 3)
+
+
 @pytest.mark.parametrize("name", ["a copy", "run_stop a tenth earlier", "division open in one log"])
 def test_edits_that_official_tools_accept_are_errors(name: str, tmp_path: Path, sandbox: Sandbox) -> None:
     """The verdict differs, because MLCommons' tools do not look at times; the score is the same."""
