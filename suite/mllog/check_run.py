@@ -225,9 +225,11 @@ def _quality(run: MllogRun, mlperf_round: Round | None) -> CheckOutcome:
 def _within_run(run: MllogRun, mlperf_round: Round | None) -> CheckOutcome:
     """Training follows run_start; run_stop follows the evaluation that meets the target.
 
-    Except where all evaluations are made offline, after the run.
+    Except where all evaluations are made offline, after the run; then training must end before run_stop.
+    Asynchronous training may go on after the target is met.
     """
-    first = first_that_meets(run, mlperf_round) or (run.evaluations[-1] if run.evaluations else None)
+    meets = first_that_meets(run, mlperf_round)
+    first = meets or (run.evaluations[-1] if run.evaluations else None)
     minutes = run.minutes
     if first is None or minutes is None:
         return information("within run", run.name, "no evaluation, no run_start or no run_stop")
@@ -235,20 +237,21 @@ def _within_run(run: MllogRun, mlperf_round: Round | None) -> CheckOutcome:
     start_ms = stop_ms - minutes * 60_000
     training = [event for event in run.log.events if event.key in _TRAINING]
     begun = min(training, key=lambda event: event.time_ms, default=first.event)
-    slack = _CLOCKS * max(0.0, stop_ms - min(start_ms, begun.time_ms))
-    if (early := start_ms - begun.time_ms) > slack:
-        found = f"line {begun.line}, {early / 1000:.3f} s before run_start"
+    slack_ms = _CLOCKS * max(0.0, stop_ms - min(start_ms, begun.time_ms))
+    if (early_ms := start_ms - begun.time_ms) > slack_ms:
+        found = f"line {begun.line}, {early_ms / 1000:.3f} s before run_start"
         return error("within run", run.name, "run_start before training", found)
-    after = [event for event in training if event.time_ms > stop_ms + slack]
-    offline = not after and all(one.event.time_ms > stop_ms for one in run.evaluations)
-    last = after[-1] if after else first.event
-    late = last.time_ms - stop_ms
-    if late <= 0:
-        return passed("within run", run.name, f"target met in line {first.event.line}")
-    found = f"line {last.line}, {late / 1000:.3f} s after run_stop"
+    late_ms = first.event.time_ms - stop_ms
+    if late_ms <= 0:
+        return passed("within run", run.name, f"line {first.event.line} before run_stop")
+    found = f"line {first.event.line}, {late_ms / 1000:.3f} s after run_stop"
+    offline = all(one.event.time_ms > stop_ms for one in run.evaluations) and not any(
+        event.time_ms > stop_ms + slack_ms for event in training
+    )
     if offline and run.benchmark in FIXED_LENGTH:
-        return information("within run", run.name, f"evaluated offline, {found}")
-    severity = warning if offline or late <= slack else error
+        return information("within run", run.name, f"evaluated offline: {found}")
+    proven = meets is not None and not offline and late_ms > slack_ms
+    severity = error if proven else warning
     return severity("within run", run.name, "run_stop after the evaluation that meets the target", found)
 
 

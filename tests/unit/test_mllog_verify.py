@@ -258,6 +258,28 @@ def test_events_logged_by_all_ranks_pass(tmp_path: Path) -> None:
     assert (outcomes(value, ERROR, WARNING), outcomes(value, INFORMATION)) == (set(), {"life", "order"})
 
 
+def test_training_may_go_on_after_the_target_is_met(tmp_path: Path) -> None:
+    """Asynchronous training begins another epoch before it sees that the target is met."""
+
+    def asynchronous(lines: Lines) -> Lines:
+        late = time_of(lines, "run_stop") + 9000
+        return [*lines, mllog("epoch_start", None, late, "INTERVAL_START", epoch_num=5)]
+
+    value = found(publish(tmp_path, [asynchronous(run_v07(run=run)) for run in range(RUNS)]))
+    assert outcomes(value, ERROR, WARNING) == set()
+
+
+def test_run_stop_before_all_evaluations_is_found_by_the_training_that_follows(tmp_path: Path) -> None:
+    def early(lines: Lines) -> Lines:
+        return changed(lines, "run_stop", time_ms=time_of(lines, "run_start") + 30_000)
+
+    value = found(publish(tmp_path, five(early)))
+    assert worst_outcome(value, "within run")["outcome"] == ERROR
+    short = [early(run_v07(run=run, epochs=1)) for run in range(RUNS)]
+    value = found(publish(tmp_path / "short", short))  # as an evaluation made offline would be logged
+    assert worst_outcome(value, "within run")["outcome"] == WARNING
+
+
 def test_repeated_event_counts_once(tmp_path: Path) -> None:
     """A logger that prints every line twice, at the same time, as in some published logs."""
     runs = [
