@@ -20,11 +20,13 @@ _ALL_PAIRS = 128  # logs of a folder that are compared each with each
 _NEIGHBOURS = 20  # of a log, among logs of other folders that took as long
 _AS_LONG = 0.002  # relative difference of two logs that are compared across folders
 _MIN_REPEATED = 3  # occurrences of an interval, for a typical value
-_SAME_MS = 3.0  # root mean square difference of a copy
+_SAME_MS = 3.0  # root mean square difference of a copy; without initialisation systems can be as stable,
+_DIFFERENT = 3.0  # so that two logs of the folder must typically differ this many times more
 _MEASURABLE_MS = 20.0  # the least interval that counts for it
-_LONG_MS, _MIN_LONG, _CLOSER = 100.0, 6, 15.0  # a copy is this many times closer than two runs typically are
+_LONG_MS, _MIN_LONG, _CLOSER = 100.0, 5, 20.0  # a copy is this many times closer than two runs typically are
 _MIN_PAIRS = 3  # for a typical distance and correlation
 _PATTERN = 0.5  # typical correlation from which on the system has a pattern
+_VARIABLE_MS = 1000.0  # an interval that occurs once, as initialisation, varies by more than others do
 _ONCE = 3.0  # an interval that occurs once differs by at most so many times the others' differences
 _CORRELATION, _SIGMAS = 0.95, 6.0  # of the deviations of a copy; standard errors by Fisher's z
 _CLIPPED = 3.0  # a deviation counts as at most this many typical ones, so that no outlier decides
@@ -91,17 +93,21 @@ def _note(found: dict[str, str], one: Candidate, other: Candidate, how: str | No
 class _Likeness:
     """How alike the intervals of two logs are; None where they have too few."""
 
-    distance: float | None  # median relative difference of long intervals
+    distance: float | None  # relative difference that at least half of the long intervals stay below
     rms_ms: float | None  # root mean square difference
     correlation: float | None  # of the deviations from typical intervals
     count: int  # of these deviations
-    once_alike: bool  # whether intervals that occur once, such as initialisation, differ no more than others
+    once: bool  # whether there are intervals that occur once, such as initialisation
+    once_alike: bool  # and whether they differ no more than others
 
     def of_copy(self, typical: _Typical) -> str | None:
         """What shows that one is a copy of the other; None if nothing does."""
-        if self.rms_ms is not None and self.rms_ms <= _SAME_MS:
+        different = self.once or typical.rms_ms > _DIFFERENT * _SAME_MS
+        if different and self.rms_ms is not None and self.rms_ms <= _SAME_MS:
             return f"{self.rms_ms:.1f} ms apart (root mean square)"
-        if self.distance is not None and self.distance < typical.distance / _CLOSER:
+        correlates = typical.independent and (self.correlation or 0.0) >= _PATTERN
+        alike = self.once_alike and (self.correlation is None or correlates)
+        if alike and self.distance is not None and self.distance < typical.distance / _CLOSER:
             return f"{self.distance:.3%} apart, {typical.distance:.3%} is typical of two logs of the folder"
         if not typical.independent or self.correlation is None or self.correlation < _CORRELATION:
             return None
@@ -115,6 +121,7 @@ class _Typical:
     """What is typical of two logs of a folder."""
 
     distance: float  # 0.0 where there are too few logs
+    rms_ms: float
     independent: bool  # whether a correlation of deviations shows a copy
 
 
@@ -129,7 +136,12 @@ def _typical(likenesses: Sequence[_Likeness]) -> _Typical:
         median(one.correlation or 0.0 for one in correlated) < _PATTERN
         or sum(one.once_alike for one in correlated) > len(correlated) / 2
     )
-    return _Typical(median(distances) if len(distances) >= _MIN_PAIRS else 0.0, independent)
+    rms_ms = [one.rms_ms for one in likenesses if one.rms_ms is not None]
+    return _Typical(
+        distance=median(distances) if len(distances) >= _MIN_PAIRS else 0.0,
+        rms_ms=median(rms_ms) if len(rms_ms) >= _MIN_PAIRS else 0.0,
+        independent=independent,
+    )
 
 
 def _as_long(folders: Sequence[Sequence[Candidate]]) -> Iterator[tuple[Candidate, Candidate]]:
@@ -158,15 +170,19 @@ def _aligned(one: Candidate, other: Candidate) -> Iterator[tuple[list[float], li
 
 def _likeness(one: Candidate, other: Candidate) -> _Likeness:
     repeated: list[float] = []
-    once: list[float] = []
+    once: list[tuple[float, float]] = []  # difference and length
     relative: list[float] = []
     x: list[float] = []
     y: list[float] = []
     deviations = []
     for took, others in _aligned(one, other):
         for a, b in zip(took, others, strict=True):
-            if min(a, b) >= _MEASURABLE_MS:
-                (repeated if len(took) >= _MIN_REPEATED else once).append(a - b)
+            if min(a, b) < _MEASURABLE_MS:
+                continue
+            if len(took) >= _MIN_REPEATED:
+                repeated.append(a - b)
+            else:
+                once.append((a - b, min(a, b)))
             if min(a, b) >= _LONG_MS:
                 relative.append(max(1.0, abs(a - b)) / max(a, b))  # times are whole milliseconds
         (scale, of_one), (other_scale, of_other) = _deviations(took), _deviations(others)
@@ -177,14 +193,19 @@ def _likeness(one: Candidate, other: Candidate) -> _Likeness:
         if scale >= _DOMINANT * largest:
             x += of_one
             y += of_other
-    differences = repeated + once
+    differences = repeated + [difference for difference, _ in once]
+    relative.sort()
     typical = _rms(repeated)
+    has_once = any(length >= _VARIABLE_MS for _, length in once)
     return _Likeness(
-        distance=median(relative) if len(relative) >= _MIN_LONG else None,
+        distance=relative[max(_MIN_LONG, (len(relative) + 1) // 2) - 1]
+        if len(relative) >= _MIN_LONG
+        else None,
         rms_ms=_rms(differences) if len(differences) >= MIN_INTERVALS else None,
         correlation=_correlation(x, y) if len(x) >= MIN_INTERVALS else None,
         count=len(x),
-        once_alike=bool(once) and all(abs(one) <= _ONCE * typical + _SAME_MS for one in once),
+        once=has_once,
+        once_alike=has_once and all(abs(difference) <= _ONCE * typical + _SAME_MS for difference, _ in once),
     )
 
 
@@ -204,6 +225,6 @@ def _deviations(took: Sequence[float]) -> tuple[float, list[float]]:
         return 0.0, []
     middle = median(took)
     scale = median(abs(one - middle) for one in took) or fmean(abs(one - middle) for one in took)
-    if scale < 0.5:  # as small as the resolution of the times
+    if scale < _SAME_MS:  # close to the resolution of the times
         return 0.0, []
     return scale, [max(-_CLIPPED, min(_CLIPPED, (one - middle) / scale)) for one in took]
