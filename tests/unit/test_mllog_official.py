@@ -17,6 +17,7 @@ import pytest
 from suite.mllog import verify
 from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.mlperf_logs import (
+    START_MS,
     SYSTEM,
     changed,
     mllog,
@@ -260,6 +261,23 @@ def test_stable_diffusion_requires_one_evaluation_that_meets(
     logs = [diffusion(run, fids if run < edited else (95.0, 88.0), offline_ms) for run in range(10)]
     score = assert_equal(publish(tmp_path, logs, "stable_diffusion", "4.0"), "4.0.0", sandbox)
     assert (score["minutes"] is None) == (fids[1] == 94.0 and edited == 2)
+
+
+def test_weak_scaling_states_models_and_time_as_official_tools_do(tmp_path: Path, sandbox: Sandbox) -> None:
+    """Six instances of one HPC job, of which one has no end."""
+    logs = [changed(run_v07("deepcam", run), "submission_division", value="open") for run in range(6)]
+    added = [mllog("number_of_nodes", 4, START_MS), mllog("accelerators_per_node", 8, START_MS)]
+    logs = [[*log[:8], *added, *log[8:]] for log in logs]
+    logs[5] = no_stop(logs[5])
+    folder = publish(tmp_path, logs, "deepcam", "2.0")
+    (folder.parent / "weak").mkdir()
+    folder = folder.rename(folder.parent / "weak" / "deepcam")
+    scores, _ = summarizer._compute_weak_score_standalone(
+        "deepcam", SYSTEM, False, str(folder), "hpc", "2.0.0"
+    )
+    models, minutes = scores["deepcam:number_of_models"], scores["deepcam:time_to_train_all"]
+    (examined,) = verify.verify_tree(sandbox, folder)["folders"]
+    assert examined["score"]["reason"].endswith(f"{models} models in {minutes:.3f} minutes")
 
 
 def test_aborted_run_that_met_the_target_differs(tmp_path: Path, sandbox: Sandbox) -> None:
