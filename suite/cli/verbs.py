@@ -203,7 +203,7 @@ _ALL = (
                 "round", "whose rules apply (default: by the folder's name or the format)", metavar="N.N"
             ),
             format_of(),
-            replace(STRICT, help="exit 3 instead of 0 if a check is undecided"),
+            replace(STRICT, help="exit 3 instead of 0 if there are warnings"),
         ),
     ),
     Verb(

@@ -37,12 +37,16 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class ParsedLog:
-    """The content of one log. ``shown`` holds the first malformed lines; ``malformed`` counts all."""
+    """The content of one log. ``shown`` holds the first malformed lines; ``malformed`` counts all.
+
+    ``unreadable`` counts the lines whose end, from the last token on, is no event.
+    """
 
     lines: int
     events: tuple[MllogEvent, ...]
     malformed: int
     shown: tuple[Malformed, ...]
+    unreadable: int
 
     @property
     def formats(self) -> tuple[str, ...]:

@@ -17,13 +17,20 @@ from typing import Any
 from suite.log.files import read_file
 from suite.log.finding import RecordError
 from suite.log.safe import safe
+from suite.mllog.events import number
 from suite.mllog.rounds import is_repository, parse_round
 
 MAX_LOG = 64 << 20  # bytes
 MAX_SYSTEM = 1 << 20
 MAX_ENTRIES, MAX_DEPTH = 500_000, 12
+_LARGEST_FACTOR = 10.0
 _NUMBERED = re.compile(r"result_(?:run)?_?([0-9]+)[^/]*?(?:\.txt|\.log|)")
-_NOT_LOGS = ("power", "scaling.json", "README.md", "pruned_results")  # allowed beside the logs
+SCALING, PARAMETERS = "scaling.json", "package_checker_params"
+# Known files and folders beside the logs: those of the rules, and what MLCommons' tools read and write.
+_NOT_LOGS = (
+    "power", SCALING, PARAMETERS, "pruned_results", "README.md", "package_checker.log",
+    "compliance_checker.log", "rcp_checker.log", "result_summarizer.log",
+)  # fmt: skip
 _SCALINGS = ("strong", "weak")
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -101,8 +108,12 @@ def log_folders(root: Path) -> Iterator[Path]:
 
 
 def logs_among(names: list[str], *, is_benchmark: bool) -> list[str]:
-    """The logs among the names in a folder, by number; ``*.log`` where no name is numbered."""
+    """The logs among the names in a folder, by number; ``*.log`` where no name is numbered.
+
+    ``result_<i>.txt`` where there are any: MLCommons' tools read no other files.
+    """
     numbered = [name for name in names if _NUMBERED.fullmatch(name)]
+    numbered = [name for name in numbered if name.endswith(".txt")] or numbered
     logs = numbered or ([name for name in names if name.endswith(".log")] if is_benchmark else [])
     return sorted(logs, key=_order)
 
@@ -114,25 +125,47 @@ def _order(name: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The names of a folder's logs and of its other files."""
+    """The names of a folder's logs, of the known files beside them, and of unknown ones."""
 
     folder: Path
     logs: tuple[str, ...]
+    beside: tuple[str, ...]
     others: tuple[str, ...]
 
     def read(self, name: str) -> bytes:
         """The bytes of one log; LayoutError where it is no regular file or too large."""
         return _read(self.folder, name, MAX_LOG)
 
+    def parameters(self) -> tuple[str, ...]:
+        """The lines of ``package_checker_params``, which switch off checks of MLCommons' package checker."""
+        if PARAMETERS not in self.beside:
+            return ()
+        text = _read(self.folder, PARAMETERS, MAX_SYSTEM).decode("latin-1")
+        return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+    def scaling(self) -> float:
+        """The factor in ``scaling.json``, 1.0 without the file; LayoutError where it has no usable factor."""
+        if SCALING not in self.beside:
+            return 1.0
+        try:
+            value = json.loads(_read(self.folder, SCALING, MAX_SYSTEM).decode("latin-1"))
+        except (ValueError, RecursionError) as error:
+            raise LayoutError(f"expected JSON, found: {safe(error)}") from None
+        factor = number(value.get("scaling_factor")) if isinstance(value, dict) else None
+        if factor is None or not 0 < factor <= _LARGEST_FACTOR:
+            raise LayoutError('expected {"scaling_factor": F}, F a number over 0 and at most 10')
+        return factor
+
 
 def log_files_of(path: Path) -> LogFiles:
     """The logs in a folder, or the single log ``path``."""
     if not path.is_dir():
-        return LogFiles(path.parent, (path.name,), ())
+        return LogFiles(path.parent, (path.name,), (), ())
     names = sorted(os.listdir(path))  # noqa: PTH208 - only the names are needed
     logs = logs_among(names, is_benchmark=result_folder_of(path).benchmark is not None)
+    beside = [name for name in names if name in _NOT_LOGS]
     others = [name for name in names if name not in logs and name not in _NOT_LOGS]
-    return LogFiles(path, tuple(logs), tuple(others))
+    return LogFiles(path, tuple(logs), tuple(beside), tuple(others))
 
 
 def read_system_description(path: Path, folder: ResultFolder) -> tuple[str, dict[str, Any]] | None:

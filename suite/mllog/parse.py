@@ -55,45 +55,51 @@ def parse(data: bytes) -> ParsedLog:
     """
     events: list[MllogEvent] = []
     shown: list[Malformed] = []
-    malformed = lines = 0
+    malformed = unreadable = lines = 0
     for lines, line in enumerate(io.BytesIO(data), start=1):
         if _TOKEN_BYTES not in line:
             continue
         for part in line.splitlines():  # a progress bar ends in CR
             if _TOKEN_BYTES not in part:
                 continue
-            fault = _read_line(part, lines, events)
+            fault, at_end = _read_line(part, lines, events)
             malformed += fault is not None
+            unreadable += at_end
             if len(events) + malformed > MAX_EVENTS:
                 raise TooManyEvents(f"over {MAX_EVENTS} events")
             if fault is not None and len(shown) < MAX_SHOWN:
                 shown.append(fault)
-    return ParsedLog(lines, tuple(events), malformed, tuple(shown))
+    return ParsedLog(lines, tuple(events), malformed, tuple(shown), unreadable)
 
 
-def _read_line(part: bytes, line: int, events: list[MllogEvent]) -> Malformed | None:
-    """Append the events of a line (several ranks may share one); returns its first malformed part."""
+def _read_line(part: bytes, line: int, events: list[MllogEvent]) -> tuple[Malformed | None, bool]:
+    """Append the events of a line (several ranks may share one).
+
+    Returns its first malformed part, and whether the end of the line, from its last token on, is malformed.
+    """
     if len(part) > MAX_LINE:
-        return Malformed(line, f"a line of {len(part)} bytes", part[:_MAX_TEXT].decode("latin-1"))
+        return Malformed(line, f"a line of {len(part)} bytes", part[:_MAX_TEXT].decode("latin-1")), True
     text = part.decode("latin-1")
     fault: Malformed | None = None
+    at_end = False
     at, end_of_last = _next_token(text, 0), 0
     for _ in range(_MAX_TOKENS):
         if at < 0:
-            return fault
+            return fault, at_end
         try:
             event, end = _event(text, at, end_of_last, line)
         except (NotAnEvent, RecursionError) as error:
             why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             fault = fault or Malformed(line, why, text[at : at + _MAX_TEXT])
             at = end_of_last = _next_token(text, at + len(_TOKEN_START))
+            at_end = True
             continue
         following = _next_token(text, end)
         if following < 0 and text[end:].strip():
-            return fault or Malformed(line, "text after the event", text[at : at + _MAX_TEXT])
+            return fault or Malformed(line, "text after the event", text[at : at + _MAX_TEXT]), True
         events.append(event)
-        at, end_of_last = following, end
-    return Malformed(line, f"over {_MAX_TOKENS} events in a line", text[:_MAX_TEXT])
+        at, end_of_last, at_end = following, end, False
+    return Malformed(line, f"over {_MAX_TOKENS} events in a line", text[:_MAX_TEXT]), True
 
 
 def _next_token(text: str, start: int) -> int:

@@ -27,15 +27,22 @@ _SETTING_PREFIXES = (
     "input_hp_",
     "lowest_numerical",
 )
-_EVALUATIONS = ("eval_accuracy", "eval_error")
+_EVALUATIONS = ("eval_accuracy", "eval_error", "eval_iteration_accuracy")  # the last one in v0.5
 _PROGRESS = ("epoch_num", "samples_count", "step_num")
 _LONGEST = 2000
 MIN_INTERVALS = 8  # fewer can agree by chance
+_MAX_INTERVALS = 400
+_PRECISE, _MIN_EVALUATIONS = 8, 3  # characters of a value with six digits; fewer are equal by chance
+# The keys whose events are logged when they happen; others are often printed late.
+TIMED = (
+    "init_st", "run_st", "run_final", "epoch_st", "block_st", "eval_st", "eval_accuracy", "eval_error",
+    "train_epoch", "tracked_stats", "throughput",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One evaluation: the progress (epochs, samples or steps; None where not logged) and the value."""
+    """One evaluation: the progress (epochs, samples or steps; None where not logged), the value as logged."""
 
     event: MllogEvent
     at: float | None
@@ -57,6 +64,8 @@ class MllogRun:
     settings: Mapping[str, str]  # first value of each, as JSON
     evaluations: tuple[Evaluation, ...]
     pace: str | None  # digest of the time between events; None where there are too few
+    intervals: tuple[tuple[str, float], ...]  # ms between timed events of one process, by the two keys
+    evaluated: str | None  # digest of the evaluations; None where there are too few different ones
 
     @property
     def benchmark(self) -> str | None:
@@ -72,23 +81,23 @@ class MllogRun:
 
     @property
     def minutes(self) -> float | None:
-        """Minutes from the first run_start to the first run_stop; None without both."""
+        """Minutes to train, as MLCommons' result summarizer computes them; None without start and stop.
+
+        From the last run_start that precedes the first run_stop in the file, to that run_stop.
+        """
         if not self.starts or not self.stops:
             return None
-        return (self.stops[0].time_ms - self.starts[0].time_ms) / 60_000
+        stop = self.stops[0]
+        before = [start for start in self.starts if start.line <= stop.line]
+        return (stop.time_ms - (before[-1] if before else self.starts[0]).time_ms) / 60_000
 
-    def last_evaluation(self) -> Evaluation | None:
-        """The last evaluation in time; simultaneous ones (one per metric) are merged into one."""
-        if not self.evaluations:
+    @property
+    def batch(self) -> float | None:
+        """The global batch size; None where the log has none."""
+        try:
+            return number(json.loads(self.settings.get("global_batch_size", "null")))
+        except ValueError:  # a long text, truncated
             return None
-        last = self.evaluations[-1]
-        metric = last.event.metadata.get("metric")
-        if not isinstance(metric, str):
-            return last
-        parts = {
-            str(one.event.metadata.get("metric")): one.value for one in self.evaluations if one.at == last.at
-        }
-        return Evaluation(last.event, last.at, parts)
 
 
 def later_key(event: MllogEvent) -> str:
@@ -107,6 +116,7 @@ def mllog_run(name: str, data: bytes, log: ParsedLog) -> MllogRun:
         submission_values["submission_benchmark"] = _texts(
             e.metadata.get("benchmark") for e in log.events if e.format == V05
         )
+    evaluations = tuple(_evaluations(by_key))
     return MllogRun(
         name=name,
         digest=sha256(data).hexdigest(),
@@ -117,8 +127,10 @@ def mllog_run(name: str, data: bytes, log: ParsedLog) -> MllogRun:
         status=_status(stops[0]) if stops else None,
         seeds=tuple(_seed(event) for event in by_key.get("seed", ())),
         settings={key: shown(events[0].value) for key, events in by_key.items() if _is_setting(key)},
-        evaluations=tuple(_evaluations(by_key)),
+        evaluations=evaluations,
         pace=_pace(log.events),
+        intervals=tuple(_intervals(log.events)),
+        evaluated=_evaluated(evaluations),
     )
 
 
@@ -140,12 +152,16 @@ def _texts(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _status(stop: MllogEvent) -> str | None:
+    """The status in metadata; in v0.5 and v0.6 also in the value: a text, true, or {"success": true}."""
     status = stop.metadata.get("status")
+    value = (
+        stop.value.get("success", stop.value.get("status")) if isinstance(stop.value, Mapping) else stop.value
+    )
     if isinstance(status, str):
         return status
-    if isinstance(stop.value, Mapping) and isinstance(stop.value.get("success"), bool):  # v0.5
-        return "success" if stop.value["success"] else "aborted"
-    return None
+    if isinstance(value, bool):
+        return "success" if value else "aborted"
+    return value.strip() if isinstance(value, str) else None
 
 
 def _seed(event: MllogEvent) -> tuple[str, str, str]:
@@ -157,12 +173,36 @@ def _is_setting(key: str) -> bool:
 
 
 def _evaluations(by_key: Mapping[str, list[MllogEvent]]) -> Iterable[Evaluation]:
+    """In order of time; metrics of one evaluation, logged as several events, are one evaluation."""
+    merged: dict[float | None, Evaluation] = {}
     for event in sorted((e for key in _EVALUATIONS for e in by_key.get(key, ())), key=lambda e: e.time_ms):
+        metric = event.metadata.get("metric")
         if event.format == V05 and isinstance(event.value, Mapping):
-            yield Evaluation(event, number(event.value.get("epoch")), event.value.get("value"))
+            progress = (number(event.value.get(name)) for name in ("epoch", "iteration"))
         else:
             progress = (number(event.metadata.get(name)) for name in _PROGRESS)
-            yield Evaluation(event, next((at for at in progress if at is not None), None), event.value)
+        at = next((found for found in progress if found is not None), None)
+        if not isinstance(metric, str):
+            yield Evaluation(event, at, event.value)
+            continue
+        before = merged.get(at)
+        merged[at] = Evaluation(event, at, {**(before.value if before else {}), metric: event.value})
+    yield from merged.values()
+
+
+def _evaluated(evaluations: Iterable[Evaluation]) -> str | None:
+    values = [shown(one.value) for one in evaluations]
+    if len({value for value in values if len(value) >= _PRECISE}) < _MIN_EVALUATIONS:
+        return None
+    return sha256(repr(values).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _intervals(events: tuple[MllogEvent, ...]) -> Iterable[tuple[str, float]]:
+    """Of the process that starts the run first, in the order of the log."""
+    process = next((event.process for event in events if event.key == "run_start"), "")
+    timed = [event for event in events if event.process == process and event.key.startswith(TIMED)]
+    for before, after in pairwise(timed[: _MAX_INTERVALS + 1]):
+        yield f"{before.key} {after.key}", round(after.time_ms - before.time_ms, 3)
 
 
 def _pace(events: tuple[MllogEvent, ...]) -> str | None:

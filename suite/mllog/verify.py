@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from suite.mllog.copies import EVALUATIONS, Candidate, find_copies
 from suite.mllog.layout import LayoutError, log_folders, result_folder_of
-from suite.mllog.outcomes import FAILED, UNDECIDED, failed, passed
+from suite.mllog.outcomes import ERROR, INFORMATION, WARNING, error, passed, warning
 from suite.sandbox.sandbox import LimitsError, Sandbox
 
 MLLOG_TASKS = "suite.mllog.tasks"
-FORMAT = "suite-mllog-import/1"
+FORMAT = "suite-mllog-import/2"
 ANY_ROUND = "any"
 
 
@@ -26,14 +26,15 @@ def verify_tree(sandbox: Sandbox, path: Path, requested_round: str = ANY_ROUND) 
     if not paths:
         raise LayoutError("expected logs (result_<i>.txt), found none below it")
     values = [_examined(sandbox, one, requested_round) for one in paths]
-    for value, copy in zip(values, _duplicate_outcomes(values), strict=True):
-        value["outcomes"].append(copy)
+    _add_duplicates(values, path)
     outcomes = [outcome["outcome"] for value in values for outcome in value["outcomes"]]
     return {
         "format": FORMAT,
+        "path": str(path),
         "logs": sum(len(value["logs"]) for value in values),
-        "failed": outcomes.count(FAILED),
-        "undecided": outcomes.count(UNDECIDED),
+        "errors": outcomes.count(ERROR),
+        "warnings": outcomes.count(WARNING),
+        "undecided": outcomes.count(INFORMATION),
         "folders": values,
     }
 
@@ -41,36 +42,44 @@ def verify_tree(sandbox: Sandbox, path: Path, requested_round: str = ANY_ROUND) 
 def _examined(sandbox: Sandbox, path: Path, requested_round: str) -> dict[str, Any]:
     try:
         value: dict[str, Any] = sandbox.run("examine", path=path, requested_round=requested_round)
-    except LimitsError as error:
-        outcome = failed("files", path.name, "logs that are examined within the limits", str(error))
+    except LimitsError as fault:
+        outcome = error("files", path.name, "logs that are examined within the limits", str(fault))
         value = {
             "round": None,
             "forms": [],
             "layout": asdict(result_folder_of(path)),
             "benchmark": None,
+            "division": None,
             "logs": [],
         }
         value |= {"score": None, "outcomes": [asdict(outcome)]}
     return value | {"path": str(path)}
 
 
-def _duplicate_outcomes(values: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """For each folder, whether a log copies another one: equal bytes, or equal times between its events."""
-    first: dict[tuple[str, str], str] = {}
+def _add_duplicates(values: list[dict[str, Any]], root: Path) -> None:
+    """Add an outcome to each folder, and the number of its copies to its score."""
+
+    def path_of(value: dict[str, Any], log: dict[str, Any]) -> str:
+        folder = Path(value["path"])
+        path = folder if folder.name == log["name"] else folder / log["name"]
+        return str(path.relative_to(root)) if path != root else path.name
+
+    copies = find_copies(
+        [[Candidate.of(path_of(value, log), log) for log in value["logs"]] for value in values]
+    )
+    expected = "a log that differs from all others"
     for value in values:
-        copies = []
-        for log in value["logs"]:
-            folder = Path(value["path"])
-            path = str(folder if folder.name == log["name"] else folder / log["name"])
-            kinds = {"sha256": "bytes", "pace": "times between its events"}
-            others = [
-                (what, first.setdefault((kind, log[kind]), path)) for kind, what in kinds.items() if log[kind]
-            ]
-            same = [f"the {what} of {other}" for what, other in others if other != path]
-            copies += [(log["name"], same[0])] if same else []
-        if copies:
-            name, found = copies[0]
-            also = f", {len(copies)} copies in all" if len(copies) > 1 else ""
-            yield asdict(failed("duplicates", name, "a log that differs from all others", found + also))
+        mine = [(log["name"], copies.get(path_of(value, log))) for log in value["logs"]]
+        found = [(name, what) for name, what in mine if what is not None]
+        proven = [one for one in found if not one[1].startswith(EVALUATIONS)]
+        if proven or found:
+            name, what = (proven or found)[0]
+            also = f", {len(proven or found)} copies in all" if len(proven or found) > 1 else ""
+            outcome = (error if proven else warning)("duplicates", name, expected, what + also)
         else:
-            yield asdict(passed("duplicates", "the folder", f"{len(value['logs'])} logs"))
+            outcome = passed("duplicates", "the folder", f"{len(mine)} logs")
+        value["outcomes"].append(asdict(outcome))
+        if value["score"] is not None:
+            value["score"]["copies"] = len(proven)
+        for log in value["logs"]:
+            del log["intervals"]

@@ -72,7 +72,7 @@ def test_target_follows_the_round(benchmark: str, round_: str, target: str) -> N
 def test_target_with_two_parts_requires_both(value: Any, met: bool | None) -> None:
     bound = target_for("maskrcnn", (1, 0))
     assert bound is not None
-    assert bound.met(value) is met
+    assert bound.met(value, "maskrcnn", (1, 0)) is met
 
 
 def logs_of(names: Sequence[str], tmp_path: Path) -> list[str]:
@@ -85,5 +85,9 @@ def logs_of(names: Sequence[str], tmp_path: Path) -> list[str]:
 
 def test_logs_are_sorted_by_number(tmp_path: Path) -> None:
     names = ("result_10.txt", "result_2.txt", "result_run1.txt", "result_3", "run.log")
-    assert logs_of(names, tmp_path) == ["result_run1.txt", "result_2.txt", "result_3", "result_10.txt"]
+    assert logs_of(names, tmp_path) == ["result_run1.txt", "result_2.txt", "result_10.txt"]
+    assert logs_of(("result_10", "result_run3.log", "c.log"), tmp_path / "third") == [
+        "result_run3.log",
+        "result_10",
+    ]
     assert logs_of(("b.log", "a.log"), tmp_path / "other") == ["a.log", "b.log"]
