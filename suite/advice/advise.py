@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -48,6 +49,11 @@ class Row:
         """The order from small to large: devices, processors, memory that is needed or rented."""
         memory = self.config.memory_bytes if self.machine else self.host_memory_bytes
         return (self.config.devices, self.config.cpus, memory or 0.0)
+
+    @property
+    def price(self) -> float:
+        """The price of the machine per hour; infinite without one."""
+        return math.inf if self.machine is None else self.machine.price
 
     def cost(self, units: float, rate: float | None) -> float | None:
         """The price of ``units`` at ``rate`` units per second."""
@@ -196,6 +202,12 @@ class Advisor:
         points = [self._point(cell.config) for cell in cells]
         cpus, batches = [one.cpus for one in points], [one.batch for one in points]
         devices = [one.devices for one in points]
+        for name, value, measured in (
+            ("batch", point.batch, batches),
+            ("number of devices", point.devices, devices),
+        ):
+            if len(set(measured)) == 1 and value != measured[0]:
+                return False, f"only one {name} was measured ({measured[0]})"
         if point.cpus < min(cpus):
             return False, f"fewer processors than measured ({min(cpus):g}): the host may bind there"
         if point.batch < min(batches) / _FURTHEST or point.batch > max(batches) * _FURTHEST:
@@ -295,17 +307,15 @@ def verdict_of(row: Row, goal: Goal, epoch_units: float | None) -> Verdict:
     )
 
 
-def smallest(rows: Sequence[Row]) -> Row | None:
+def smallest(rows: Sequence[tuple[Advisor, Row]]) -> tuple[Advisor, Row] | None:
     """The row with the fewest devices, then processors, then memory; the fastest of equal ones."""
-    return min(rows, key=lambda row: (*row.size, -(row.low or 0)), default=None)
+    return min(rows, key=lambda found: (*found[1].size, -(found[1].low or 0)), default=None)
 
 
-def cheapest(rows: Sequence[Row]) -> Row | None:
-    """The machine with the lowest price; the fastest configuration of it."""
-    priced = [row for row in rows if row.machine is not None]
-    return min(
-        priced, key=lambda row: (row.machine.price if row.machine else 0, -(row.low or 0)), default=None
-    )
+def cheapest(rows: Sequence[tuple[Advisor, Row]]) -> tuple[Advisor, Row] | None:
+    """The machine with the lowest price; the fastest configuration of it. None without prices."""
+    priced = [found for found in rows if found[1].machine is not None]
+    return min(priced, key=lambda found: (found[1].price, -(found[1].low or 0)), default=None)
 
 
 def best_batches(rows: Iterable[Row]) -> list[Row]:
@@ -355,17 +365,29 @@ def kinks(advisor: Advisor, grid: dict[str, tuple[str, ...]]) -> list[Config]:
     return _unmeasured(advisor, found)
 
 
-def undecided(rows: Sequence[Row], goal: Goal, epoch_units: float | None, best: Row | None) -> list[Row]:
-    """Rows smaller than ``best`` whose interval contains the goal's bound, the smallest first."""
-    found = []
-    for row in rows:
-        verdict = verdict_of(row, goal, epoch_units)
-        smaller = best is None or row.size < best.size
-        if verdict.possibly and not verdict.surely and row.source != MEASURED and smaller:
-            found.append(row)
-    # Without a sufficient row, the most promising: the one with the highest upper bound.
-    key = (lambda row: row.size) if best is not None else (lambda row: (-(row.high or 0.0), *row.size))
-    return sorted(found, key=key)
+def undecided(
+    rows: Sequence[tuple[Row, Verdict]],
+    small: tuple[Advisor, Row] | None,
+    cheap: tuple[Advisor, Row] | None,
+) -> list[Row]:
+    """Rows that may reach the goal and would be smaller or cheaper than those that surely do.
+
+    Of each size the fastest first. Without a row that surely reaches the goal, the most promising first.
+    """
+    found = [
+        row for row, verdict in rows if verdict.possibly and not verdict.surely and row.source != MEASURED
+    ]
+    if small is None:
+        return sorted(found, key=lambda row: (-(row.per_second or 0.0), *row.size))
+    machine = (small[1].config.devices, small[1].config.cpus)
+    better = [
+        row
+        for row in found
+        if (row.config.devices, row.config.cpus) < machine
+        or (cheap is not None and row.price < cheap[1].price)
+    ]
+    # The largest of them first: it is the likeliest to reach the goal, and then the next smaller one follows.
+    return sorted(better, key=lambda row: (-row.config.devices, -row.config.cpus, -(row.per_second or 0.0)))
 
 
 def _unmeasured(advisor: Advisor, configs: Iterable[Config]) -> list[Config]:

@@ -13,8 +13,8 @@ negative. A term is fitted only where the cells vary what it depends on.
 
 Real machines differ from this formula, and cells that were held out decide between three forms of it. In the
 form ``core`` the process that drives the device takes u of a processor from the loader: c / (v - u). The form
-``levels`` adds to that a factor for each measured batch and number of processors, held near 1 by a penalty: a
-device computes another batch with another kernel.
+``local`` adds to that the mean log residual of near cells: a device computes another batch with another
+kernel, and the slower of two parts does not hide the faster one completely.
 
 Intervals are CV+ (Barber et al., "Predictive inference with the jackknife+", 2021): the model is fitted again
 without some cells, and the log residuals of these bound the prediction. They contain the error of the model
@@ -33,18 +33,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from suite.log.units import count
+
 Floats = NDArray[np.float64]
 
 COVERAGE = 0.9  # of an interval, with enough cells
 FOLDS = 20  # at most: with fewer cells each is held out alone
-PLAIN, CORE, LEVELS = "plain", "core", "levels"
-_FORMS = (PLAIN, CORE, LEVELS)
+PLAIN, CORE, LOCAL = "plain", "core", "local"
+_FORMS = (PLAIN, CORE, LOCAL)
 _STARTS = 6  # of the fit to all cells: a maximum has local minima
-_DEVIATION = 0.2  # of the residuals' weight: the penalty on the logarithm of a level's factor
+_NEAR = (0.7, 0.4, 0.7)  # widths, as factors of 2, in which residuals are alike: processors, batch, devices
 _LOSS_SCALE = 0.05  # residuals beyond 5 % count linearly: one disturbed cell does not move the others
 _BETTER = 0.9  # a form with more parameters needs at most this share of the error of a simpler one
 _MOST_TAKEN = 0.9  # of a processor: what one process may take from the loader
-CPUS, DEVICE, DISK = "processors", "device", "disk"
+CPUS, DEVICE, DISK = "cpus", "device", "disk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A step time in s with its interval, and what limits it: processors, device or disk."""
+    """A step time in s with its interval, and what limits it: cpus, device or disk."""
 
     step_s: float
     low_s: float
@@ -87,16 +89,11 @@ class _Layout:
         self.names += ["e"] if len(devices) > 1 else []
         self.names += [f"s.{name}" for name in self.caches]
         self.names += ["u"] if form != PLAIN and not processor and len(self.cpus) > 2 else []
-        self.plain = len(self.names)
-        of_batches = len(self.batches) if form == LEVELS and len(self.batches) > 2 else 0
-        of_cpus = len(self.cpus) if form == LEVELS and len(self.cpus) > 2 else 0
-        self.at_batches = slice(self.plain, self.plain + of_batches)
-        self.at_cpus = slice(self.plain + of_batches, self.plain + of_batches + of_cpus)
-        self.size = self.plain + of_batches + of_cpus
+        self.size = len(self.names)
 
     def start(self, rows: Rows, times: Floats, random: np.random.Generator | None) -> Floats:
         """A start of the fit: every term explains a share of the times, drawn or equal."""
-        shares = np.full(self.plain, 0.5) if random is None else random.uniform(0.05, 1.2, self.plain)
+        shares = np.full(self.size, 0.5) if random is None else random.uniform(0.05, 1.2, self.size)
         middle = {
             "a": float(times.min()),
             "b": float(np.median(times / rows.batch)),
@@ -105,20 +102,16 @@ class _Layout:
             "u": _MOST_TAKEN,
         }
         disk = float(np.median(times / (rows.batch * rows.devices)))
-        theta = np.zeros(self.size)
-        theta[: self.plain] = [
-            share * middle.get(name, disk) for share, name in zip(shares, self.names, strict=True)
-        ]
-        return theta
+        return np.array(
+            [share * middle.get(name, disk) for share, name in zip(shares, self.names, strict=True)]
+        )
 
     def parts(self, theta: Floats, rows: Rows) -> tuple[Floats, Floats, Floats, Floats]:
         """(device, processors, disk, exchange): seconds of each part of a step, one per row."""
-        value = dict(zip(self.names, theta[: self.plain], strict=True))
+        value = dict(zip(self.names, theta, strict=True))
         device = value["a"] + value.get("b", 0.0) * rows.batch
         loaded = rows.batch * rows.devices
         cpus = value.get("c", 0.0) * loaded / np.maximum(rows.cpus - value.get("u", 0.0), 0.1)
-        device = device * _factor(theta[self.at_batches], self.batches, rows.batch)
-        cpus = cpus * _factor(theta[self.at_cpus], self.cpus, rows.cpus)
         disk = np.zeros_like(device)
         for name in self.caches:
             disk = np.where(rows.cache == name, value[f"s.{name}"] * loaded, disk)
@@ -132,26 +125,21 @@ class _Layout:
 
     def fit(self, rows: Rows, times: Floats, starts: Sequence[Floats]) -> Floats:
         """The parameters with the least cost, from the best of ``starts``."""
-        scale = np.ones(self.size)
-        scale[: self.plain] = np.maximum(self.start(rows, times, None)[: self.plain], 1e-12)
-        low = np.full(self.size, -1.0)
-        low[: self.plain] = 0.0
-        high = np.full(self.size, 1.0)
-        high[: self.plain] = [
-            _MOST_TAKEN / scale[at] if name == "u" else np.inf for at, name in enumerate(self.names)
-        ]
+        scale = np.maximum(self.start(rows, times, None), 1e-12)
+        high = np.array(
+            [_MOST_TAKEN / scale[at] if name == "u" else np.inf for at, name in enumerate(self.names)]
+        )
         logs = np.log(times)
 
         def residuals(scaled: Floats) -> Floats:
-            theta = scaled * scale
-            found: Floats = np.log(self.times(theta, rows)) - logs
-            return np.concatenate([found, _DEVIATION * theta[self.plain :]])
+            found: Floats = np.log(self.times(scaled * scale, rows)) - logs
+            return found
 
         best: Any = None
         for start in starts:
-            at = np.clip(start / scale, low + 1e-9, high - 1e-9)
+            at = np.clip(start / scale, 1e-9, high - 1e-9)
             found = least_squares(
-                residuals, at, bounds=(low, high), loss="soft_l1", f_scale=_LOSS_SCALE, max_nfev=300
+                residuals, at, bounds=(0.0, high), loss="soft_l1", f_scale=_LOSS_SCALE, max_nfev=200
             )
             if best is None or found.cost < best.cost:
                 best = found
@@ -183,25 +171,41 @@ class Rows:
         return Rows(self.cpus[index], self.batch[index], self.devices[index], self.cache[index])
 
 
-def _factor(logs: Floats, levels: Sequence[float], at: Floats) -> Floats:
-    """The factors of levels from their logarithms, interpolated between measured levels."""
-    if len(logs) == 0:
-        return np.ones_like(at)
-    return np.exp(np.interp(np.log(at), np.log(levels), logs))
+@dataclass(frozen=True)
+class _Fit:
+    """One form, fitted to some cells; ``residuals`` are log(measured / by the formula) of these cells."""
+
+    layout: _Layout
+    theta: Floats
+    rows: Rows
+    residuals: Floats
+
+    def times(self, rows: Rows, *, local: bool) -> Floats:
+        """The step times in s, with the mean residual of near cells if ``local``."""
+        times = self.layout.times(self.theta, rows)
+        if not local:
+            return times
+        distance = np.zeros((len(times), len(self.residuals)))
+        for width, name in zip(_NEAR, ("cpus", "batch", "devices"), strict=True):
+            apart = np.log2(getattr(rows, name))[:, None] - np.log2(getattr(self.rows, name))[None, :]
+            distance += (apart / width) ** 2
+        weights = np.exp(-distance / 2) * (rows.cache[:, None] == self.rows.cache[None, :])
+        # 1 in the divisor: far from all cells nothing is corrected, beside one cell half of its residual
+        found: Floats = times * np.exp(weights @ self.residuals / (1 + weights.sum(axis=1)))
+        return found
 
 
 @dataclass(frozen=True)
-class _Fit:
-    form: str
-    layout: _Layout
-    theta: Floats
-    folds: tuple[Floats, ...]  # the parameters without each fold
-    fold_of: NDArray[np.intp]  # by cell
-    residuals: Floats  # by cell: |log(predicted without its fold / measured)|
+class _Chosen:
+    """The form with the least error of held-out cells: its fit, the fits without each fold, the errors."""
 
-    @property
-    def error(self) -> float:
-        return float(np.mean(self.residuals))
+    form: str
+    fit: _Fit
+    folds: tuple[_Fit, ...]
+    errors: Floats  # by cell: |log(predicted without its fold / measured)|
+
+    def times(self, fit: _Fit, rows: Rows) -> Floats:
+        return fit.times(rows, local=self.form == LOCAL)
 
 
 class StepTime:
@@ -216,47 +220,60 @@ class StepTime:
         self.parameters = len(_Layout(points, PLAIN, processor=processor).names)
         if len(points) <= self.parameters:
             raise TooFewCells(
-                f"a prediction needs at least {self.parameters + 1} cells for the {self.parameters} "
-                f"parameters of the model, found {len(points)}"
+                f"a prediction needs at least {self.parameters + 1} cells for "
+                f"{count(self.parameters, 'parameter')} of the model, found {len(points)}"
             )
-        count = len(points)
-        folds = self._random.permutation(count) % min(count, FOLDS)
-        fits = [self._fitted(form, folds) for form in _FORMS]
-        self._fit = fits[0]
-        for fit in fits[1:]:
-            if fit.error < _BETTER * self._fit.error:
-                self._fit = fit
+        self._fold_of = self._random.permutation(len(points)) % min(len(points), FOLDS)
+        found: _Chosen | None = None
+        for forms in ((PLAIN,), (CORE, LOCAL)):
+            layout = _Layout(points, forms[0], processor=processor)
+            fit, folds = self._fitted(layout)
+            for form in forms:
+                chosen = _Chosen(form, fit, folds, self._errors(folds, local=form == LOCAL))
+                if found is None or chosen.errors.mean() < _BETTER * found.errors.mean():
+                    found = chosen
+        assert found is not None
+        self._chosen = found
 
-    def _fitted(self, form: str, fold_of: NDArray[np.intp]) -> _Fit:
-        layout = _Layout(self.points, form, processor=self.processor)
+    def _fitted(self, layout: _Layout) -> tuple[_Fit, tuple[_Fit, ...]]:
+        """The fit to all cells, and the fits without each fold."""
         draws = [None, *[self._random for _ in range(_STARTS - 1)]]
-        theta = layout.fit(
-            self._rows, self._times, [layout.start(self._rows, self._times, draw) for draw in draws]
-        )
-        folds, residuals = [], np.zeros(len(self.points))
-        for fold in range(int(fold_of.max()) + 1):
-            kept, held = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
-            rows, times = self._rows.at(kept), self._times[kept]
-            without = layout.fit(rows, times, [theta, layout.start(rows, times, None)])
-            residuals[held] = np.abs(np.log(layout.times(without, self._rows.at(held)) / self._times[held]))
-            folds.append(without)
-        return _Fit(form, layout, theta, tuple(folds), fold_of, residuals)
+        starts = [layout.start(self._rows, self._times, draw) for draw in draws]
+        fit = self._fit(layout, np.arange(len(self.points)), starts)
+        folds = []
+        for fold in range(int(self._fold_of.max()) + 1):
+            kept = np.flatnonzero(self._fold_of != fold)
+            folds.append(self._fit(layout, kept, [fit.theta, starts[0]]))
+        return fit, tuple(folds)
+
+    def _fit(self, layout: _Layout, kept: NDArray[np.intp], starts: Sequence[Floats]) -> _Fit:
+        rows, times = self._rows.at(kept), self._times[kept]
+        theta = layout.fit(rows, times, starts)
+        return _Fit(layout, theta, rows, np.log(times / layout.times(theta, rows)))
+
+    def _errors(self, folds: Sequence[_Fit], *, local: bool) -> Floats:
+        errors = np.zeros(len(self.points))
+        for fold, fit in enumerate(folds):
+            held = np.flatnonzero(self._fold_of == fold)
+            predicted = fit.times(self._rows.at(held), local=local)
+            errors[held] = np.abs(np.log(predicted / self._times[held]))
+        return errors
 
     @property
     def form(self) -> str:
         """``plain`` or ``levels``."""
-        return self._fit.form
+        return self._chosen.form
 
     @property
     def values(self) -> dict[str, float]:
         """The parameters by name."""
-        layout = self._fit.layout
-        return dict(zip(layout.names, map(float, self._fit.theta[: layout.plain]), strict=True))
+        fit = self._chosen.fit
+        return dict(zip(fit.layout.names, map(float, fit.theta), strict=True))
 
     @cached_property
     def held_out_error(self) -> float:
         """The median relative error of cells that were held out."""
-        return float(np.median(np.expm1(self._fit.residuals)))
+        return float(np.median(np.expm1(self._chosen.errors)))
 
     @property
     def coverage(self) -> float:
@@ -265,16 +282,15 @@ class StepTime:
 
     def predict(self, points: Sequence[Point], widen: float = 1.0) -> list[Prediction]:
         """The step times of ``points``; ``widen`` multiplies the width of the intervals."""
-        fit, rows = self._fit, Rows.of(points)
-        times = fit.layout.times(fit.theta, rows)
-        without = np.array([fit.layout.times(theta, rows) for theta in fit.folds])[fit.fold_of]
-        logs = np.log(without)
-        low = _quantile(logs - fit.residuals[:, None], lower=True)
-        high = _quantile(logs + fit.residuals[:, None], lower=False)
+        chosen, rows = self._chosen, Rows.of(points)
+        times = chosen.times(chosen.fit, rows)
+        logs = np.log([chosen.times(fit, rows) for fit in chosen.folds])[self._fold_of]
+        low = _quantile(logs - chosen.errors[:, None], lower=True)
+        high = _quantile(logs + chosen.errors[:, None], lower=False)
         middle = np.log(times)
         low = middle + widen * np.minimum(low - middle, 0.0)
         high = middle + widen * np.maximum(high - middle, 0.0)
-        device, cpus, disk, _ = fit.layout.parts(fit.theta, rows)
+        device, cpus, disk, _ = chosen.fit.layout.parts(chosen.fit.theta, rows)
         return [
             Prediction(
                 float(times[i]),
@@ -293,10 +309,10 @@ class StepTime:
 
 def _quantile(values: Floats, *, lower: bool) -> Floats:
     """The conformal quantile over the first axis: the outermost value where there are too few."""
-    count = len(values)
-    rank = min(count, math.ceil(COVERAGE * (count + 1)))
+    number = len(values)
+    rank = min(number, math.ceil(COVERAGE * (number + 1)))
     ordered = np.sort(values, axis=0)
-    found: Floats = ordered[count - rank] if lower else ordered[rank - 1]
+    found: Floats = ordered[number - rank] if lower else ordered[rank - 1]
     return found
 
 

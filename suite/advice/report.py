@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from suite.advice.advise import (
+    UNKNOWN,
     Advisor,
     Row,
     cheapest,
@@ -18,12 +19,13 @@ from suite.advice.advise import (
     verdict_of,
 )
 from suite.advice.cells import Config, Group
-from suite.advice.goal import CPUS, DEVICES, THREADS, Goal
+from suite.advice.goal import Goal
 from suite.advice.prices import Prices
 from suite.log.units import count
 from suite.rules import LATEST, load
 
-_MOST_NEXT = 4  # commands: after these the answer is computed again
+_MOST_NEXT = 4  # cells: after these the answer is computed again
+_OPEN_FIRST = 2  # of these, at most so many that decide the answer come first
 _USUAL = {"scenario": "offline", "loader": "native", "nodes": 1, "storage": None, "strategy": None}
 
 
@@ -33,8 +35,13 @@ class Answer:
 
     smallest: tuple[Advisor, Row] | None
     cheapest: tuple[Advisor, Row] | None
-    next_commands: tuple[str, ...]  # empty where nothing more needs to be measured
+    next_cells: tuple[tuple[Group, Config], ...]  # empty where nothing more needs to be measured
     why_next: str
+
+    @property
+    def next_commands(self) -> list[str]:
+        """The commands that measure the next cells."""
+        return list(dict.fromkeys(command_of(group, config) for group, config in self.next_cells))
 
 
 def answer_of(
@@ -44,25 +51,45 @@ def answer_of(
     grid: dict[str, tuple[str, ...]],
     prices: Prices | None,
 ) -> Answer:
-    """The answer of the groups ``advised``; without a goal, only what to measure where a model is missing."""
+    """The answer of the groups ``advised``; without a goal, only what to measure where a model is missing.
+
+    With ``prices`` the rows are the machines of the price file, without them all other configurations.
+    """
+    for advisor, _ in advised:
+        if advisor.model is None and (cells := _for_a_model(advisor, grid)):
+            return _answer(None, None, advisor, cells, advisor.no_model)
     if goal is None:
-        commands = [command for advisor, _ in advised for command in _for_a_model(advisor, grid)]
-        why = next((advisor.no_model for advisor, _ in advised if advisor.model is None), "")
-        return Answer(None, None, tuple(commands[:_MOST_NEXT]), why)
+        return Answer(None, None, (), "")
     rows = [
-        (advisor, row)
+        (advisor, row, verdict_of(row, goal, epoch_units_of(advisor, epoch_units)))
         for advisor, some in advised
         for row in some
         if (row.machine is not None) == (prices is not None)
     ]
-    enough = [
-        (advisor, row)
-        for advisor, row in rows
-        if verdict_of(row, goal, epoch_units_of(advisor, epoch_units)).surely
-    ]
-    small, cheap = smallest([row for _, row in enough]), cheapest([row for _, row in enough])
-    commands, why = _next(advised, goal, epoch_units, grid, small, cheap, prices)
-    return Answer(_owner(enough, small), _owner(enough, cheap), tuple(commands), why)
+    enough = [(advisor, row) for advisor, row, verdict in rows if verdict.surely]
+    small, cheap = smallest(enough), cheapest(enough)
+    for advisor, _ in advised:
+        open_rows = undecided(
+            [(row, verdict) for owner, row, verdict in rows if owner is advisor], small, cheap
+        )
+        if open_rows:
+            # The open rows decide the answer; the corners and the kink improve the model for all rows.
+            cells = [row.config for row in open_rows[:_OPEN_FIRST]]
+            cells += [*corners(advisor, grid), *kinks(advisor, grid)]
+            why = f"{count(len(open_rows), 'configuration')} may or may not reach {goal.text}"
+            return _answer(small, cheap, advisor, cells, why)
+    return Answer(small, cheap, (), "")
+
+
+def _answer(
+    small: tuple[Advisor, Row] | None,
+    cheap: tuple[Advisor, Row] | None,
+    advisor: Advisor,
+    cells: Sequence[Config],
+    why: str,
+) -> Answer:
+    once = list(dict.fromkeys(cells))[:_MOST_NEXT]
+    return Answer(small, cheap, tuple((advisor.group, config) for config in once), why)
 
 
 def epoch_units_of(advisor: Advisor, given: float | None) -> float | None:
@@ -70,63 +97,11 @@ def epoch_units_of(advisor: Advisor, given: float | None) -> float | None:
     return given if given is not None else advisor.group.epoch_units
 
 
-def _owner(rows: Iterable[tuple[Advisor, Row]], one: Row | None) -> tuple[Advisor, Row] | None:
-    return next((pair for pair in rows if pair[1] is one), None)
-
-
-def _next(
-    advised: Sequence[tuple[Advisor, Sequence[Row]]],
-    goal: Goal,
-    epoch_units: float | None,
-    grid: dict[str, tuple[str, ...]],
-    small: Row | None,
-    cheap: Row | None,
-    prices: Prices | None,
-) -> tuple[list[str], str]:
-    """(commands that measure what may change the answer, why)."""
-    for advisor, rows in advised:
-        if advisor.model is None and (commands := _for_a_model(advisor, grid)):
-            return commands[:_MOST_NEXT], advisor.no_model
-        epoch = epoch_units_of(advisor, epoch_units)
-        some = [row for row in rows if (row.machine is not None) == (prices is not None)]
-        open_rows = undecided(some, goal, epoch, small)
-        if prices is not None and cheap is not None and cheap.machine is not None:
-            price = cheap.machine.price
-            open_rows += [
-                row
-                for row in undecided(some, goal, epoch, None)
-                if row not in open_rows and row.machine is not None and row.machine.price < price
-            ]
-        if not open_rows:
-            continue
-        # Corners and the kink tell most about the model, the undecided rows most about the answer.
-        useful = [*corners(advisor, grid), *kinks(advisor, grid), *(row.config for row in open_rows)]
-        commands = [command_of(advisor.group, config) for config in useful]
-        why = (
-            f"{count(len(open_rows), 'configuration')} may or may not reach {goal.text}, the first: "
-            + _named(open_rows[0])
-        )
-        return list(dict.fromkeys(commands))[:_MOST_NEXT], why
-    return [], ""
-
-
-def _named(row: Row) -> str:
-    name = f"{row.machine.name}, " if row.machine else ""
-    cpus, devices = f"{row.config.cpus:g} processors", count(row.config.devices, "device")
-    return f"{name}{cpus}, batch {row.config.batch}, {devices}"
-
-
-def _for_a_model(advisor: Advisor, grid: dict[str, tuple[str, ...]]) -> list[str]:
-    """Commands that measure the corners of a group without a model, then the rest of the grid."""
-    if advisor.model is not None:
-        return []
+def _for_a_model(advisor: Advisor, grid: dict[str, tuple[str, ...]]) -> list[Config]:
+    """The corners of a group without a model, then the rest of the grid."""
     ends = corners(advisor, grid)
-    rest = [
-        config
-        for config in advisor.configs(grid)
-        if config not in ends and advisor.row(config).source == "unknown"
-    ]
-    return [command_of(advisor.group, config) for config in (*ends, *rest)]
+    configs = advisor.configs(grid)
+    return [*ends, *(one for one in configs if one not in ends and advisor.row(one).source == UNKNOWN)]
 
 
 def command_of(group: Group, config: Config) -> str:
@@ -164,22 +139,6 @@ def command_of(group: Group, config: Config) -> str:
     else:
         words.append(f"ARGS=runtime.cpus={config.cpus:g}")
     return shlex.join(words)
-
-
-def sweep_command(group: Group) -> str:
-    """The command that measures a first grid, for a group whose cells vary too little."""
-    key = group.key
-    words = ["make", "sweep", f"WORKLOAD={key['workload']}", f"FRAMEWORK={key['framework']}"]
-    axis = THREADS if group.hidden.get("runtime") == "native" else CPUS
-    cells = [cell.config for cell in group.cells]
-    batch = max(config.batch for config in cells)
-    batches = sorted({max(1, batch // 4), max(1, batch // 2), batch})
-    most = max(config.cpus for config in cells)
-    cpus = sorted({max(1.0, most / 4), max(1.0, most / 2), most})
-    parts = [f"{axis}={','.join(f'{one:g}' for one in cpus)}", f"batch={','.join(map(str, batches))}"]
-    devices = sorted({config.devices for config in cells})
-    parts += [f"{DEVICES}={','.join(map(str, devices))}"] if len(devices) > 1 else []
-    return shlex.join([*words, f"GRID={' '.join(parts)}"])
 
 
 def title_of(group: Group) -> str:

@@ -59,8 +59,8 @@ def model_text(advisor: Advisor) -> str:
         return f"model: {cells}; {advisor.no_model}: only measured configurations have a number"
     model = advisor.model
     values = ", ".join(f"{name} = {value:.3g}" for name, value in model.values.items())
-    if model.form == "levels":
-        values += ", and a factor for each measured batch and number of processors"
+    if model.form == "local":
+        values += ", corrected by near cells"
     return (
         f"model: {cells}; {values}; cells that were held out are off by {100 * model.held_out_error:.1f} % "
         f"(median); intervals cover {100 * model.coverage:.0f} %"
@@ -76,8 +76,10 @@ def _table(
     per = "epoch" if units else f"{_PER_MILLION} {group.unit}"
     work = units or _MILLION
     heads = ["machine"] if prices is not None else []
-    heads += ["processors", "devices", "memory", "batch", f"{group.unit}/s", "interval", "", "limited by"]
-    heads += ["page cache"] if of_caches else []
+    of_devices = any(row.config.devices > 1 for row in by_size)
+    heads += ["cpus", *(["devices"] if of_devices else []), "GiB", "batch", f"{group.unit}/s"]
+    heads += ["interval", "basis", "limit"]
+    heads += ["cache"] if of_caches else []
     heads += ["epoch"] if units else []
     heads += [f"{prices.currency}/h", f"{prices.currency}/{per}"] if prices is not None else []
     heads += [f"kJ/{per}"] if any(row.joules_per_unit for row in by_size) else []
@@ -86,7 +88,8 @@ def _table(
     for row in by_size[:_MOST_ROWS]:
         config, rate = row.config, row.per_second
         cells = ([row.machine.name if row.machine else "-"]) if prices is not None else []
-        cells += [f"{config.cpus:g}", str(config.devices), _bytes(config.memory_bytes), str(config.batch)]
+        cells += [f"{config.cpus:g}", *([str(config.devices)] if of_devices else [])]
+        cells += [f"{config.memory_bytes / (1 << 30):.4g}" if config.memory_bytes else "-", str(config.batch)]
         cells += [significant(rate) if rate else "-", _interval(row), row.source, row.binds or "-"]
         cells += [config.cache] if of_caches else []
         cells += [span(units / rate) if rate else "-"] if units else []
@@ -194,13 +197,14 @@ def _sentence(found: tuple[Advisor, Row], epoch: float | None, prices: Prices | 
         if row.machine and prices
         else ""
     )
-    parts = [f"{config.cpus:g} processors, {count(config.devices, 'device')}, batch {config.batch}"]
+    cpus = f"{config.cpus:g} processor{'' if config.cpus == 1 else 's'}"
+    parts = [f"{cpus}, {count(config.devices, 'device')}, batch {config.batch}"]
     parts += [f"loader {group.key['loader']}"] if group.key.get("loader") not in (None, "native") else []
     parts += [f"{config.cache} page cache"] if config.cache != "warm" else []
     if row.host_memory_bytes and row.machine is None:
         most = "used" if row.source == MEASURED else "at most"
         parts.append(f"{most} {quantity(row.host_memory_bytes, 'bytes')} of host memory")
-    rate = f"{significant(row.per_second or 0)} {group.unit}/s [{_interval(row)}]"
+    rate = f"{significant(row.per_second or 0)} {group.unit}/s ({_interval(row)})"
     cost = row.cost(epoch_units_of(advisor, epoch) or _MILLION, row.per_second)
     if cost is not None and prices is not None:
         per = "an epoch" if epoch_units_of(advisor, epoch) else f"{_PER_MILLION} {group.unit}"
@@ -213,16 +217,20 @@ def _sentence(found: tuple[Advisor, Row], epoch: float | None, prices: Prices | 
 def _interval(row: Row) -> str:
     if row.low is None or row.high is None:
         return "-"
-    return f"{significant(row.low)} to {significant(row.high)}"
+    return f"{_short(row.low)}-{_short(row.high)}"
 
 
-def _bytes(value: float | None) -> str:
-    return "-" if value is None else quantity(value, "bytes")
+def _short(value: float) -> str:
+    """Three significant digits; thousands as k, millions as M."""
+    for suffix, size in (("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{float(f'{value / size:.3g}'):g}{suffix}"
+    return f"{value:.3g}"
 
 
 def _goal(row: Row, goal: Goal, units: float | None) -> str:
     verdict = verdict_of(row, goal, units)
-    return "yes" if verdict.surely else "undecided" if verdict.possibly else "no"
+    return "yes" if verdict.surely else "maybe" if verdict.possibly else "no"
 
 
 def to_json(
