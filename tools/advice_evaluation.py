@@ -215,12 +215,11 @@ def synthetic(process: str, noise: float, seed: int, *, devices: Sequence[int] =
         time = compute + e * 2 * (config.devices - 1) / config.devices
         time *= float(np.exp(random.normal(0, noise)))
         wait = 100 * max(0.0, 1 - device / time)
-        cells.append(
-            Cell(config, time, units_per_step=float(config.batch * config.devices), input_wait_percent=wait)
-        )
-    key = dict.fromkeys(
-        ("workload", "variant", "framework", "phase", "precision", "scale", "data"), "synthetic"
-    )
+        units = float(config.batch * config.devices)
+        bounds = (units / time * 0.995, units / time * 1.005)  # as narrow as those of a GPU's results
+        cells.append(Cell(config, time, *bounds, units_per_step=units, input_wait_percent=wait))
+    names = ("workload", "variant", "framework", "phase", "precision", "scale", "data")
+    key: dict[str, Any] = {name: "synthetic" for name in names}
     key |= {"scenario": "offline", "nodes": 1, "loader": "native", "storage": None, "strategy": None}
     return Group(key, "samples", "a device", processor=False, cells=tuple(cells))
 
@@ -280,14 +279,13 @@ def _lines(summaries: dict[str, dict[str, Any]]) -> list[str]:
             lines.append(f"  nothing predicted ({found['unpredicted']} cells held out)")
             continue
         shown = {key: f"{100 * value:.1f} %" for key, value in found.items() if isinstance(value, float)}
-        lines += [
-            f"  error {shown['median_error']} (90th percentile {shown['p90_error']}); "
-            f"plain interpolation {shown['plain_median_error']} ({shown['plain_p90_error']})",
-            f"  90 % intervals contain {shown['coverage']}, width {shown['median_width']}; "
-            f"{found['predicted']} cells predicted, {found['unpredicted']} refused",
-            f"  {found['goals']} goals: {shown['good_choices']} good, {found['no_choice']} without a choice, "
-            f"{found['short_choices']} short of the goal, {found['advised_out_of_memory']} out of memory",
-        ]
+        error = f"error {shown['median_error']} (90th percentile {shown['p90_error']})"
+        plain = f"plain interpolation {shown['plain_median_error']} ({shown['plain_p90_error']})"
+        intervals = f"90 % intervals contain {shown['coverage']}, width {shown['median_width']}"
+        cells = f"{found['predicted']} cells predicted, {found['unpredicted']} refused"
+        good = f"{found['goals']} goals: {shown['good_choices']} good, {found['no_choice']} without a choice"
+        bad = f"{found['short_choices']} short of it, {found['advised_out_of_memory']} out of memory"
+        lines += [f"  {error}; {plain}", f"  {intervals}; {cells}", f"  {good}, {bad}"]
     return lines
 
 
