@@ -133,7 +133,8 @@ def _interpolated(advisor: Advisor, configs: Sequence[Config]) -> Floats:
         return np.full(len(configs), float(np.exp(logs.mean())))
     if len(used) == 1:
         order = np.argsort(known[:, 0])
-        return np.exp(np.interp(asked[:, 0], known[order, 0], logs[order]))
+        on_line: Floats = np.exp(np.interp(asked[:, 0], known[order, 0], logs[order]))
+        return on_line
     nearest = griddata(known, logs, asked, method="nearest")
     try:
         linear = griddata(known, logs, asked, method="linear")
@@ -219,7 +220,7 @@ def synthetic(process: str, noise: float, seed: int, *, devices: Sequence[int] =
         bounds = (units / time * 0.995, units / time * 1.005)  # as narrow as those of a GPU's results
         cells.append(Cell(config, time, *bounds, units_per_step=units, input_wait_percent=wait))
     names = ("workload", "variant", "framework", "phase", "precision", "scale", "data")
-    key: dict[str, Any] = {name: "synthetic" for name in names}
+    key: dict[str, Any] = dict.fromkeys(names, "synthetic")
     key |= {"scenario": "offline", "nodes": 1, "loader": "native", "storage": None, "strategy": None}
     return Group(key, "samples", "a device", processor=False, cells=tuple(cells))
 

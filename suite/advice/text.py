@@ -47,6 +47,7 @@ def blocks(
             yield TextLine(f"no machine of the price file has the device {advisor.group.device}")
             shown = rows
         yield from _table(advisor.group, best_batches(shown), goal, units, prices)
+        yield from _remarks(advisor.group, shown, goal, units)
         yield from _pivot(advisor, rows)
         yield from _per_watt(advisor.group)
 
@@ -104,7 +105,6 @@ def _table(
     yield TextTable(tuple(heads), tuple(lines))
     if len(by_size) > _MOST_ROWS:
         yield TextLine(f"{len(by_size) - _MOST_ROWS} more rows: FORMAT=json has all")
-    yield from _remarks(group, by_size, goal, units)
 
 
 def _remarks(group: Group, rows: Sequence[Row], goal: Goal | None, units: float | None) -> Iterator[Block]:
