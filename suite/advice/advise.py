@@ -21,7 +21,6 @@ HOST_BOUND_PERCENT = 10.0
 _FURTHEST = 2.0  # times the largest measured batch or number of devices: no prediction beyond
 _WIDER = 2.0  # times the width of an interval outside of the measured range
 _USABLE = 0.95  # of a memory that a prediction may fill: allocators lose some to fragments
-_PIVOT_CACHE = "warm"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,10 @@ _OF_SETTINGS = ("loader", "storage")
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration: processors (None: all of the machine), batch per device, devices, memory, page cache.
+    """A configuration; ``cpus`` and ``memory_bytes`` are those of a node, which its devices share.
 
-    ``cpus`` and ``memory_bytes`` are of one node and shared by its devices.
+    ``cpus`` is the number of processors that the ranks may use, ``batch`` is per device, ``cache`` the page
+    cache: warm or cold.
     """
 
     cpus: float
@@ -79,7 +80,7 @@ class Group:
     cells: tuple[Cell, ...]
     capacity_bytes: int | None = None  # of one device's memory
     epoch_units: int | None = None
-    hidden: dict[str, Any] = field(default_factory=dict)  # machine facts that separate groups
+    host: dict[str, Any] = field(default_factory=dict)  # the processor's name, and the runtime of the workers
 
     @property
     def nodes(self) -> int:
@@ -215,7 +216,7 @@ def _grouped(found: Sequence[tuple[dict[str, Any], Cell, ResultRow, dict[str, An
                 row.settings.get("device") == "cpu",
                 (),
                 epoch_units=facts["epoch_units"],
-                hidden={"cpu": row.machine.get("cpu.model"), "runtime": row.runtime},
+                host={"cpu": row.machine.get("cpu.model"), "runtime": row.runtime},
             )
             capacity = facts["device_capacity_bytes"] or group.capacity_bytes
             groups[name] = replace(group, cells=(*group.cells, cell), capacity_bytes=capacity)
@@ -247,7 +248,7 @@ def merge(cells: Iterable[Cell]) -> tuple[Cell, ...]:
 
 
 def _mean(config: Config, cells: Sequence[Cell]) -> Cell:
-    """The mean of several runs; its interval spans theirs."""
+    """The mean of several runs; its interval is the mean of theirs, and contains each run's throughput."""
     energies = [cell.joules_per_unit for cell in cells if cell.joules_per_unit is not None]
     waits = [cell.input_wait_percent for cell in cells if cell.input_wait_percent is not None]
     lows = [cell.low_per_s for cell in cells if cell.low_per_s is not None]
@@ -260,8 +261,8 @@ def _mean(config: Config, cells: Sequence[Cell]) -> Cell:
     return Cell(
         config,
         step_s=geometric_mean([cell.step_s for cell in cells if cell.step_s is not None]),
-        low_per_s=min([*lows, *rates]),
-        high_per_s=max([*highs, *rates]),
+        low_per_s=min(geometric_mean(lows), *rates) if len(lows) == len(cells) else None,
+        high_per_s=max(geometric_mean(highs), *rates) if len(highs) == len(cells) else None,
         units_per_step=fmean([cell.units_per_step for cell in cells if cell.units_per_step is not None]),
         input_wait_percent=fmean(waits) if waits else None,
         joules_per_unit=fmean(energies) if energies else None,

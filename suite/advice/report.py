@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suite.advice.advise import (
+    MEASURED,
     UNKNOWN,
     Advisor,
     Row,
@@ -78,6 +79,12 @@ def answer_of(
             cells += [*corners(advisor, grid), *kinks(advisor, grid)]
             why = f"{count(len(open_rows), 'configuration')} may or may not reach {goal.text}"
             return _answer(small, cheap, advisor, cells, why)
+    for advisor, row, verdict in rows:
+        if small is None and verdict.possibly and row.source == MEASURED:
+            why = (
+                "the interval of a measured configuration contains the goal: run it again on a quiet machine"
+            )
+            return _answer(None, None, advisor, [row.config], why)
     return Answer(small, cheap, (), "")
 
 
@@ -132,7 +139,7 @@ def command_of(group: Group, config: Config) -> str:
         words.append(f"NODES={group.nodes}")
     if config.cache != "warm":
         words.append(f"CACHE={config.cache}")
-    native = group.hidden.get("runtime") == "native"
+    native = group.host.get("runtime") == "native"
     if native:
         per_device = max(1, round(config.cpus * group.nodes / config.devices))
         words.append(f"ARGS=framework.threads={per_device}")
@@ -151,7 +158,7 @@ def title_of(group: Group) -> str:
     parts += [f"from {key['storage']}"] if key["storage"] not in (None, "files") else []
     parts += [str(key["strategy"])] if key["strategy"] else []
     parts += [f"{group.nodes} nodes"] if group.nodes > 1 else []
-    processor = group.hidden.get("cpu") or "an unnamed processor"
+    processor = group.host.get("cpu") or "an unnamed processor"
     device = group.device if group.processor else f"{group.device}, host {processor}"
     return f"{', '.join(parts)}; on {device}"
 

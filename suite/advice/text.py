@@ -64,7 +64,7 @@ def model_text(advisor: Advisor) -> str:
         values += ", corrected by near cells"
     return (
         f"model: {cells}; {values}; cells that were held out are off by {100 * model.held_out_error:.1f} % "
-        f"(median); intervals cover {100 * model.coverage:.0f} %"
+        f"(median); intervals of predictions cover {100 * model.coverage:.0f} %, of measured cells 95 %"
     )
 
 
@@ -180,6 +180,8 @@ def answer_lines(answer: Answer, goal: Goal | None, epoch: float | None, prices:
     if goal is not None:
         if answer.smallest is None:
             lines.append(f"no configuration surely reaches {goal.text}")
+            if not answer.next_cells:
+                lines.append("none of them can: name others with GRID=, or another goal")
         else:
             lines.append(f"smallest that reaches {goal.text}: {_sentence(answer.smallest, epoch, prices)}")
         if answer.cheapest is not None:

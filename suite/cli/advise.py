@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
         parts += text.sentences(lines)
         sys.stdout.write(to_markdown(parts) if args.format == "md" else to_text(parts, text_width()))
         for command in answer.next_commands:
-            print("  " + safe(command, 400))
+            print("    " + safe(command, 400))
         print()
     return 0
 

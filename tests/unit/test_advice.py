@@ -162,7 +162,7 @@ def test_too_few_cells_ask_for_the_corners_first() -> None:
 
 
 def test_a_native_command_sets_threads_and_quotes_what_a_log_states() -> None:
-    native = group(cell(4, 128), key={**KEY, "variant": "$(x)"}, hidden={"runtime": "native"})
+    native = group(cell(4, 128), key={**KEY, "variant": "$(x)"}, host={"runtime": "native"})
     command = command_of(native, Config(4, 128, 2, cache="cold"))
     assert "'VARIANT=$(x)'" in command
     assert command.endswith("BATCH=128 DEVICES=2 CACHE=cold ARGS=framework.threads=2")
