@@ -34,7 +34,7 @@ class Goal:
     @property
     def text(self) -> str:
         """As the user writes it."""
-        return f"{self.name}{_RELATIONS[self.name]}{self.bound:g}"
+        return f"{self.name}{_RELATIONS[self.name]}{self.bound:.12g}"
 
     def least_rate(self, epoch_units: float | None, price: float | None) -> float | None:
         """The units per second that it takes; None where the epoch or the price is not known."""

@@ -47,7 +47,7 @@ def blocks(
             yield TextLine(f"no machine of the price file has the device {advisor.group.device}")
             shown = rows
         yield from _table(advisor.group, best_batches(shown), goal, units, prices)
-        yield from _remarks(advisor.group, shown, goal, units)
+        yield from _remarks(advisor, shown, goal, units)
         yield from _pivot(advisor, rows)
         yield from _per_watt(advisor.group)
 
@@ -107,8 +107,12 @@ def _table(
         yield TextLine(f"{len(by_size) - _MOST_ROWS} more rows: FORMAT=json has all")
 
 
-def _remarks(group: Group, rows: Sequence[Row], goal: Goal | None, units: float | None) -> Iterator[Block]:
-    whys = dict.fromkeys(f"{row.source}: {row.why}" for row in rows if row.why)
+def _remarks(
+    advisor: Advisor, rows: Sequence[Row], goal: Goal | None, units: float | None
+) -> Iterator[Block]:
+    group = advisor.group
+    # That there is no model was said above the table.
+    whys = dict.fromkeys(f"{row.source}: {row.why}" for row in rows if row.why not in ("", advisor.no_model))
     for why in list(whys)[:5]:
         yield TextLine(why)
     if any(row.source == EXTRAPOLATED for row in rows):

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suite.cli.guard import UsageError
@@ -53,13 +55,15 @@ def main(args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps(text.to_json(advised, answers, goal, args.epoch, prices), indent=2, allow_nan=False))
         return 0
+    folder = args.results_dir
+    where = "" if folder == Path("results") else " " + shlex.quote(f"RESULTS_DIR={folder}")
     for some, answer in answers:
         parts = list(text.blocks(some, goal, args.epoch, prices))
         lines = text.answer_lines(answer, goal, args.epoch, prices)
         parts += text.sentences(lines)
         sys.stdout.write(to_markdown(parts) if args.format == "md" else to_text(parts, text_width()))
         for command in answer.next_commands:
-            print("    " + safe(command, 400))
+            print("    " + safe(command + where, 500))
         print()
     return 0
 
