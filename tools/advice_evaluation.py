@@ -188,13 +188,15 @@ def _chosen(kept: Group, truth: dict[Config, Cell], goal: Goal, follow: int) -> 
 # ------------------------------------------------------------------------------------------ synthetic
 _CPUS = (1, 2, 3, 4, 6, 8, 12, 16)
 _BATCHES = (32, 48, 64, 96, 128, 192, 256, 384, 512)
+_CAPACITY = 32 << 30  # bytes of a device
 PROCESSES = ("model", "smooth minimum", "batch steps", "one core taken", "all three")
 
 
 def synthetic(process: str, noise: float, seed: int, *, devices: Sequence[int] = (1,)) -> Group:
     """A full grid of one accelerator's cells, drawn from ``process`` with log-normal noise.
 
-    "model" is the formula of :mod:`suite.advice.model`; the others deviate from it as their names say.
+    "model" is the formula of :mod:`suite.advice.model`; the others deviate from it as their names say. The
+    largest batch runs out of memory.
     """
     random = np.random.default_rng(seed)
     a, b = random.uniform(0.002, 0.01), random.uniform(1e-4, 3e-4)
@@ -216,13 +218,17 @@ def synthetic(process: str, noise: float, seed: int, *, devices: Sequence[int] =
         time = compute + e * 2 * (config.devices - 1) / config.devices
         time *= float(np.exp(random.normal(0, noise)))
         wait = 100 * max(0.0, 1 - device / time)
+        peak = (1 << 30) + config.batch * (64 << 20)
+        if peak > _CAPACITY:  # the largest batch
+            cells.append(Cell(config, None, run_ids=("run",)))
+            continue
         units = float(config.batch * config.devices)
         bounds = (units / time * 0.995, units / time * 1.005)  # as narrow as those of a GPU's results
-        cells.append(Cell(config, time, *bounds, units_per_step=units, input_wait_percent=wait))
+        cells.append(Cell(config, time, *bounds, units, peak, input_wait_percent=wait))
     names = ("workload", "variant", "framework", "phase", "precision", "scale", "data")
     key: dict[str, Any] = dict.fromkeys(names, "synthetic")
     key |= {"scenario": "offline", "nodes": 1, "loader": "native", "storage": None, "strategy": None}
-    return Group(key, "samples", "a device", processor=False, cells=tuple(cells))
+    return Group(key, "samples", "a device", False, tuple(cells), capacity_bytes=_CAPACITY)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -164,11 +164,9 @@ class Advisor:
         """What limits a measured cell: by the telemetry, and which part of the host by the model."""
         if self.group.processor:
             return BOUND_BY_CPUS
-        if not _host_bound(cell):
+        if cell.input_wait_percent is not None and not _host_bound(cell):
             return DEVICE
-        if self.model is None:
-            return "input"
-        found = self.model.predict([self._point(cell.config)])[0].binds
+        found = "" if self.model is None else self.model.predict([self._point(cell.config)])[0].binds
         return found if found in (BOUND_BY_CPUS, DISK) else "input"
 
     def _lacks_memory(self, config: Config) -> str:
@@ -228,10 +226,11 @@ class Advisor:
             ),
         )
         if _host_bound(nearest) and not self.group.processor:
-            wait = nearest.input_wait_percent or 0.0
+            wait = nearest.input_wait_percent
+            share = "an unknown share" if wait is None else f"{wait:.0f} %"
             return True, (
                 f"outside of what was measured, where the host binds (batch {nearest.config.batch}, "
-                f"{nearest.config.cpus:g} processors wait {wait:.0f} % of the time for input)"
+                f"{nearest.config.cpus:g} processors wait {share} of the time for input)"
             )
         return True, ""
 
@@ -290,7 +289,8 @@ class Advisor:
 
 
 def _host_bound(cell: Cell) -> bool:
-    return (cell.input_wait_percent or 0.0) >= HOST_BOUND_PERCENT
+    """Whether the cell waits for input; also where its log does not state that."""
+    return cell.input_wait_percent is None or cell.input_wait_percent >= HOST_BOUND_PERCENT
 
 
 def verdict_of(row: Row, goal: Goal, epoch_units: float | None) -> Verdict:
