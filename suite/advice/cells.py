@@ -176,7 +176,7 @@ def processors(row: ResultRow) -> float:
     if type(threads) is int and threads > 0:
         per_node = max(1, int(row.key["devices"]) // max(1, int(row.key.get("nodes") or 1)))
         allowed.append(float(threads * per_node))
-    return min(allowed, default=1.0)
+    return min((one for one in allowed if math.isfinite(one) and one > 0), default=1.0)
 
 
 def _size_of(cpuset: str) -> int:
@@ -274,4 +274,4 @@ def _mean(config: Config, cells: Sequence[Cell]) -> Cell:
 
 
 def _whole(value: Any) -> int | None:
-    return value if type(value) is int and value > 0 and math.isfinite(value) else None
+    return value if type(value) is int and value > 0 else None

@@ -56,28 +56,24 @@ def answer_of(
 
     With ``prices`` the rows are the machines of the price file, without them all other configurations.
     """
-    for advisor, _ in advised:
-        if advisor.model is None and (cells := _for_a_model(advisor, grid)):
-            return _answer(None, None, advisor, cells, advisor.no_model)
-    if goal is None:
-        return Answer(None, None, (), "")
     rows = [
         (advisor, row, verdict_of(row, goal, epoch_units_of(advisor, epoch_units)))
         for advisor, some in advised
         for row in some
-        if (row.machine is not None) == (prices is not None)
+        if goal is not None and (row.machine is not None) == (prices is not None)
     ]
     enough = [(advisor, row) for advisor, row, verdict in rows if verdict.surely]
     small, cheap = smallest(enough), cheapest(enough)
     for advisor, _ in advised:
-        open_rows = undecided(
-            [(row, verdict) for owner, row, verdict in rows if owner is advisor], small, cheap
-        )
+        of_advisor = [(row, verdict) for owner, row, verdict in rows if owner is advisor]
+        open_rows = undecided(of_advisor, small, cheap)
+        if advisor.model is None and (open_rows or goal is None) and (cells := _for_a_model(advisor, grid)):
+            return _answer(small, cheap, advisor, cells, advisor.no_model)
         if open_rows:
             # The open rows decide the answer; the corners and the kink improve the model for all rows.
             cells = [row.config for row in open_rows[:_OPEN_FIRST]]
             cells += [*corners(advisor, grid), *kinks(advisor, grid)]
-            why = f"{count(len(open_rows), 'configuration')} may or may not reach {goal.text}"
+            why = f"{count(len(open_rows), 'configuration')} may or may not reach the goal"
             return _answer(small, cheap, advisor, cells, why)
     for advisor, row, verdict in rows:
         if small is None and verdict.possibly and row.source == MEASURED:

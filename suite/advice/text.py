@@ -8,7 +8,7 @@ from typing import Any
 
 from suite.advice.advise import EXTRAPOLATED, MEASURED, Advisor, Row, best_batches, verdict_of
 from suite.advice.cells import Group
-from suite.advice.goal import Goal
+from suite.advice.goal import EPOCH, Goal
 from suite.advice.prices import Prices
 from suite.advice.report import (
     Answer,
@@ -59,13 +59,26 @@ def model_text(advisor: Advisor) -> str:
     if advisor.model is None:
         return f"model: {cells}; {advisor.no_model}: only measured configurations have a number"
     model = advisor.model
-    values = ", ".join(f"{name} = {value:.3g}" for name, value in model.values.items())
+    values = ", ".join(_parameter(name, value) for name, value in model.values.items())
     if model.form == "local":
         values += ", corrected by near cells"
     return (
         f"model: {cells}; {values}; cells that were held out are off by {100 * model.held_out_error:.1f} % "
         f"(median); intervals of predictions cover {100 * model.coverage:.0f} %, of measured cells 95 %"
     )
+
+
+def _parameter(name: str, value: float) -> str:
+    """A parameter of the model in words, with its letter in the formula."""
+    if name == "u":
+        return f"the device's process takes {value:.2g} of a processor (u)"
+    words = {
+        "a": "a step takes", "b": "each sample", "c": "processors work on each sample for",
+        "e": "an exchange of gradients",
+    }  # fmt: skip
+    letter, _, cache = name.partition(".")
+    text = words.get(letter, f"the disk needs for each sample with a {cache} cache")
+    return f"{text} {quantity(value * 1e3 if value > 1e-12 else 0.0, 'ms')} ({letter})"
 
 
 def _table(
@@ -81,7 +94,9 @@ def _table(
     heads += ["cpus", *(["devices"] if of_devices else []), "GiB", "batch", f"{group.unit}/s"]
     heads += ["interval", "basis", "limit"]
     heads += ["cache"] if of_caches else []
-    heads += ["epoch"] if units else []
+    # With prices the cost of an epoch says what its time says.
+    of_epochs = bool(units) and (prices is None or (goal is not None and goal.name == EPOCH))
+    heads += ["epoch"] if of_epochs else []
     heads += [f"{prices.currency}/h", f"{prices.currency}/{per}"] if prices is not None else []
     heads += [f"kJ/{per}"] if any(row.joules_per_unit for row in by_size) else []
     heads += ["goal"] if goal is not None else []
@@ -93,7 +108,7 @@ def _table(
         cells += [f"{config.memory_bytes / (1 << 30):.4g}" if config.memory_bytes else "-", str(config.batch)]
         cells += [significant(rate) if rate else "-", _interval(row), row.source, row.binds or "-"]
         cells += [config.cache] if of_caches else []
-        cells += [span(units / rate) if rate else "-"] if units else []
+        cells += [span(units / rate) if rate and units else "-"] if of_epochs else []
         if prices is not None:
             cost = row.cost(work, rate)
             cells += [f"{row.machine.price:.4g}" if row.machine else "-", f"{cost:.4g}" if cost else "-"]
@@ -181,15 +196,16 @@ def sentences(lines: Sequence[str]) -> list[Block]:
 def answer_lines(answer: Answer, goal: Goal | None, epoch: float | None, prices: Prices | None) -> list[str]:
     """The answer in sentences."""
     lines = []
-    if goal is not None:
-        if answer.smallest is None:
-            lines.append(f"no configuration surely reaches {goal.text}")
-            if not answer.next_cells:
-                lines.append("none of them can: name others with GRID=, or another goal")
-        else:
-            lines.append(f"smallest that reaches {goal.text}: {_sentence(answer.smallest, epoch, prices)}")
-        if answer.cheapest is not None:
-            lines.append(f"cheapest that reaches {goal.text}: {_sentence(answer.cheapest, epoch, prices)}")
+    small, cheap = answer.smallest, answer.cheapest
+    if goal is not None and small is None:
+        lines.append(f"no configuration surely reaches {goal.text}")
+        if not answer.next_cells:
+            lines.append("none of them can: name others with GRID=, or another goal")
+    elif goal is not None and small is not None:
+        one = cheap is not None and cheap[1] is small[1]
+        both = [("smallest and cheapest" if one else "smallest", small)]
+        both += [] if one or cheap is None else [("cheapest", cheap)]
+        lines += [f"{name} that reaches {goal.text}: {_sentence(row, epoch, prices)}" for name, row in both]
     if answer.why_next:
         lines.append(f"measure next: {answer.why_next}")
     return lines

@@ -161,6 +161,12 @@ def test_too_few_cells_ask_for_the_corners_first() -> None:
     )
 
 
+def test_a_measured_cell_suffices_without_a_model() -> None:
+    answer = asked(Advisor(group(cell(4, 128))), "throughput>=6000", "runtime.cpus=1,4,16 batch=32,128,512")
+    assert (found(answer).source, found(answer).config.cpus) == ("measured", 4)
+    assert len(answer.next_cells) == 4
+
+
 def test_a_native_command_sets_threads_and_quotes_what_a_log_states() -> None:
     native = group(cell(4, 128), key={**KEY, "variant": "$(x)"}, host={"runtime": "native"})
     command = command_of(native, Config(4, 128, 2, cache="cold"))
