@@ -290,9 +290,12 @@ def _lines(summaries: dict[str, dict[str, Any]]) -> list[str]:
         plain = f"plain interpolation {shown['plain_median_error']} ({shown['plain_p90_error']})"
         intervals = f"90 % intervals contain {shown['coverage']}, width {shown['median_width']}"
         cells = f"{found['predicted']} cells predicted, {found['unpredicted']} refused"
+        lines += [f"  {error}; {plain}", f"  {intervals}; {cells}"]
+        if not found["goals"]:
+            continue
         good = f"{found['goals']} goals: {shown['good_choices']} good, {found['no_choice']} without a choice"
         bad = f"{found['short_choices']} short of it, {found['advised_out_of_memory']} out of memory"
-        lines += [f"  {error}; {plain}", f"  {intervals}; {cells}", f"  {good}, {bad}"]
+        lines.append(f"  {good}, {bad}")
     return lines
 
 

@@ -113,13 +113,20 @@ def read_groups(paths: Iterable[Path], **filters: Sequence[str]) -> tuple[list[G
                 unused.append(safe(f"{folder.name}: {limit_finding(error).found}", 300))
                 continue
             row = ResultRow.of_dict(value["row"])
-            if row.digest in known or value["facts"] is None:
+            if row.digest in known:
                 continue
             known.add(row.digest)
+            if not row.key:
+                unused.append(safe(f"{row.run_id}: {row.status}: {row.why}", 300))
+                continue
+            if value["facts"] is None:  # a conversion
+                continue
             if any(values and str(row.key.get(name)) not in values for name, values in filters.items()):
                 continue
-            if row.group[2] != "throughput" or row.status not in (*SCORED, OOM):
-                unused.append(safe(f"{row.run_id}: {row.status} {row.why}".rstrip(), 300))
+            if row.group[2] != "throughput":  # it trained to a target
+                continue
+            if row.status not in (*SCORED, OOM):
+                unused.append(safe(f"{row.run_id}: {row.status}: {row.why}", 300))
                 continue
             cell = cell_of(row, value["facts"])
             if cell is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 _GOAL = re.compile(r"\s*([a-z_]+)\s*(>=|<=)\s*([0-9.eE+-]+)\s*")
@@ -110,8 +108,3 @@ def size_of(value: str) -> int:
     found = _SIZE.fullmatch(value.lower())
     assert found is not None, value
     return int(found[1]) * _SIZES[found[2]]
-
-
-def cells_of(axes: dict[str, tuple[str, ...]], names: Sequence[str]) -> list[tuple[str | None, ...]]:
-    """The product of the axes ``names``; None for one that the grid lacks."""
-    return list(itertools.product(*(axes.get(name, (None,)) for name in names)))

@@ -243,11 +243,11 @@ def _interval(row: Row) -> str:
 
 
 def _short(value: float) -> str:
-    """Three significant digits; thousands as k, millions as M."""
+    """Four significant digits; thousands as k, millions as M."""
     for suffix, size in (("M", 1e6), ("k", 1e3)):
         if value >= size:
-            return f"{float(f'{value / size:.3g}'):g}{suffix}"
-    return f"{value:.3g}"
+            return f"{value / size:.4g}{suffix}"
+    return f"{value:.4g}"
 
 
 def _goal(row: Row, goal: Goal, units: float | None) -> str:

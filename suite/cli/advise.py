@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import sys
 from datetime import UTC, datetime
@@ -43,6 +44,8 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if goal is not None and goal.name == "cost" and prices is None:
         raise UsageError("GOAL: a cost needs the prices of machines: PRICES=prices.csv")
+    if args.epoch is not None and not 0 < args.epoch < math.inf:
+        raise UsageError(f"EPOCH: expected a number above 0, found {args.epoch:g}")
     groups = _groups(args)
     advised = [(advisor, advisor.rows(grid, prices)) for advisor in map(Advisor, groups)]
     questions: dict[tuple[object, ...], list[int]] = {}

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from suite.advice.advise import Advisor, Row
-from suite.advice.cells import Cell, Config, Group, merge
+from suite.advice.cells import Cell, Config, Group, merge, read_groups
 from suite.advice.goal import Goal, GoalError, read_goal, read_grid
 from suite.advice.prices import Machine, Prices
 from suite.advice.report import Answer, answer_of, command_of, fewest_devices, pivot
 from suite.cli import main
-from tests.fixtures.good_log import MINI, Good, write_good
+from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
 
 KEY: dict[str, Any] = {
     "workload": "resnet50", "variant": "v1.5", "framework": "pytorch", "phase": "train",
@@ -256,11 +256,34 @@ def test_json_has_every_row_with_a_reason_for_each_null(
     assert rows[4096]["reasons"]["per_second"].startswith("batch 4096 ran out of memory")
 
 
+@pytest.mark.parametrize(("step_ns", "why"), [(2_000_000, "a window lasts 0.2 s"), (25_000_000, "")])
+def test_energy_counts_only_over_windows_of_two_seconds(tmp_path: Path, step_ns: int, why: str) -> None:
+    write_good(tmp_path, reference(step_ns=step_ns))
+    (only,), unused = read_groups([tmp_path], workload=["ncf"])
+    (one,) = only.cells
+    assert unused == []
+    assert (only.device, only.processor, only.epoch_units) == ("NVIDIA H200", False, None)
+    assert one.no_energy.startswith(why)
+    assert (one.joules_per_unit is None) == bool(why)
+    assert one.units_per_step == pytest.approx(REFERENCE.batch)
+
+
+def test_a_rejected_result_is_named_and_not_used(tmp_path: Path) -> None:
+    write_good(tmp_path, Good())
+    (log,) = tmp_path.glob("*/run.jsonl")
+    log.write_bytes(log.read_bytes().replace(b'"threads":2', b'"threads":4', 1))
+    groups, unused = read_groups([tmp_path], workload=["ncf"])
+    assert groups == []
+    assert len(unused) == 1
+    assert "rejected" in unused[0]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--workload", "gnmt"], "expected at least one accepted result"),
         (["--workload", "ncf", "--goal", "cost<=1"], "a cost needs the prices of machines"),
+        (["--workload", "ncf", "--epoch", "-1"], "EPOCH: expected a number above 0, found -1"),
         (["--workload", "ncf", "--goal", "faster"], "GOAL: expected one such as"),
         (["--workload", "ncf", "--prices", "/nowhere/prices.csv"], "cannot be read"),
     ],
