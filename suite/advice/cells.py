@@ -121,7 +121,8 @@ def read_groups(paths: Iterable[Path], **filters: Sequence[str]) -> tuple[list[G
                 continue
             if value["facts"] is None:  # a conversion
                 continue
-            if any(values and str(row.key.get(name)) not in values for name, values in filters.items()):
+            key = row.key | {"data": row.group[1]}
+            if any(values and str(key.get(name)) not in values for name, values in filters.items()):
                 continue
             if row.group[2] != "throughput":  # it trained to a target
                 continue

@@ -21,7 +21,7 @@ from suite.cli.guard import UsageError
 if TYPE_CHECKING:
     from suite.advice.cells import Group
 
-_FILTERS = ("workload", "framework", "phase", "precision", "scale")
+_FILTERS = ("workload", "framework", "phase", "precision", "scale", "data")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -160,6 +160,7 @@ _ALL = (
         "advise", "suite.cli.advise", (
             replace(run.WORKLOAD, required=True),
             *(only("framework"), only("phase"), only("precision"), only("scale")),
+            Option("data", "this kind of data alone", ("real", "synthetic")),
             Option(
                 "goal", "throughput>=2000 (units/s), cost<=1.50 or epoch<=600 (s)", metavar="'NAME>=N'",
             ),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from suite.advice.advise import Advisor, Row
+from suite.advice.advise import Advisor, Row, kinks
 from suite.advice.cells import Cell, Config, Group, merge, read_groups
 from suite.advice.goal import Goal, GoalError, read_goal, read_grid
 from suite.advice.prices import Machine, Prices
@@ -148,6 +148,13 @@ def test_more_processors_than_measured_help_no_device_that_is_busy(advisor: Advi
     assert row.per_second == pytest.approx(128 / 0.0148, rel=0.02)
 
 
+def test_the_kink_is_where_loader_and_device_are_equally_fast(advisor: Advisor) -> None:
+    """Batch 128: 14.8 ms on the device, 76.8 ms of a processor."""
+    assert advisor.kink(128, 1) == pytest.approx(76.8 / 14.8, rel=0.02)
+    around = kinks(advisor, read_grid("runtime.cpus=1,2,3,4,5,6,8 batch=128"))
+    assert sorted(config.cpus for config in around) == [5, 6]
+
+
 def test_too_few_cells_ask_for_the_corners_first() -> None:
     few = Advisor(group(cell(4, 128)))
     answer = asked(few, "throughput>=9000", "runtime.cpus=1,4,16 batch=32,128,512")
@@ -282,6 +289,7 @@ def test_a_rejected_result_is_named_and_not_used(tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--workload", "gnmt"], "expected at least one accepted result"),
+        (["--workload", "ncf", "--data", "synthetic"], "(workload ncf, data synthetic)"),
         (["--workload", "ncf", "--goal", "cost<=1"], "a cost needs the prices of machines"),
         (["--workload", "ncf", "--epoch", "-1"], "EPOCH: expected a number above 0, found -1"),
         (["--workload", "ncf", "--goal", "faster"], "GOAL: expected one such as"),
