@@ -91,7 +91,9 @@ def _table(
     work = units or _MILLION
     heads = ["machine"] if prices is not None else []
     of_devices = any(row.config.devices > 1 for row in by_size)
-    heads += ["cpus", *(["devices"] if of_devices else []), "GiB", "batch", f"{group.unit}/s"]
+    of_memory = prices is not None or len({row.config.memory_bytes for row in by_size}) > 1
+    heads += ["cpus", *(["devices"] if of_devices else []), *(["GiB"] if of_memory else [])]
+    heads += ["batch", f"{group.unit}/s"]
     heads += ["interval", "basis", "limit"]
     heads += ["cache"] if of_caches else []
     # With prices the cost of an epoch says what its time says.
@@ -105,7 +107,8 @@ def _table(
         config, rate = row.config, row.per_second
         cells = ([row.machine.name if row.machine else "-"]) if prices is not None else []
         cells += [f"{config.cpus:g}", *([str(config.devices)] if of_devices else [])]
-        cells += [f"{config.memory_bytes / (1 << 30):.4g}" if config.memory_bytes else "-", str(config.batch)]
+        gib = f"{config.memory_bytes / (1 << 30):.4g}" if config.memory_bytes else "-"
+        cells += [*([gib] if of_memory else []), str(config.batch)]
         cells += [significant(rate) if rate else "-", _interval(row), row.source, row.binds or "-"]
         cells += [config.cache] if of_caches else []
         cells += [span(units / rate) if rate and units else "-"] if of_epochs else []
