@@ -10,8 +10,9 @@ SHELL := bash
 .SUFFIXES:
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 
-VERBS := node run ab matrix scale quality bench-overhead check summary compare plot site report export import \
-         audit audit-replay audit-perturb quote verify-quote keygen register system submit withdraw check-submissions coverage data preprocess \
+VERBS := node run ab matrix sweep scale quality baseline bench-overhead check summary compare advise plot site report \
+         export import audit audit-replay audit-perturb quote verify-quote keygen register system submit withdraw \
+         check-submissions coverage data preprocess \
          doctor environments fetch image images image-list image-build image-publish image-lock image-lock-check bench-peers
 WITH_TESTS := equivalence test-pair
 PY := .venv/bin/python

@@ -18,6 +18,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "check": "check results against the rules",
         "summary": "tabulate results and submissions",
         "compare": "compare results, or one with its history: differences, ratio, interval",
+        "advise": "show which machine is enough, by measured and predicted speed, and what to measure next",
         "plot": "draw results and sweeps, step times or telemetry",
         "site": "write a site of results: HTML files that need neither server nor network",
         "report": "write one result, or a table of several, as one HTML file",

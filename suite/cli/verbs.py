@@ -157,6 +157,28 @@ _ALL = (
         ),
     ),
     Verb(
+        "advise", "suite.cli.advise", (
+            replace(run.WORKLOAD, required=True),
+            *(only("framework"), only("phase"), only("precision"), only("scale")),
+            Option("data", "this kind of data alone", ("real", "synthetic")),
+            Option(
+                "goal", "throughput>=2000 (units/s), cost<=1.50 or epoch<=600 (s)", metavar="'NAME>=N'",
+            ),
+            Option("prices", "machines with prices: see docs/sizing.md", metavar="FILE", type=Path),
+            Option("price_age", "the oldest price, in days", metavar="DAYS", default=90, type=int),
+            Option(
+                "epoch", "units of work of an epoch (default: the images of the dataset, by the rules)",
+                metavar="N", type=float,
+            ),
+            Option(
+                "grid", "configurations to advise on (default: all combinations of the measured values)",
+                metavar="'runtime.cpus=1,2 batch=32,64'",
+            ),
+            run.RESULTS_DIR,
+            format_of(),
+        ),
+    ),
+    Verb(
         "plot", "suite.cli.plot", (
             replace(run.RESULTS_DIR, help="where results are", many=True),
             Option("metric", "what is drawn", METRICS, default="throughput"),

@@ -32,7 +32,7 @@ HOST = (
 )
 JUDGE = (
     *("log", "rules", "checker", "sandbox", "metrics", "compare"),
-    *("report", "submissions", "audit", "mllog"),
+    *("report", "submissions", "advice", "audit", "mllog"),
 )
 OF_FRAMEWORK = {
     name: {traits_of(name).import_name, *traits_of(name).other_imports} for name in framework_names()

@@ -1,0 +1,66 @@
+"""The task of the advice for the sandbox: one checked result as the numbers that the model needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from suite.checker import check_result
+from suite.checker.tasks import log_tasks
+from suite.compare.comparable import compared_metrics
+from suite.compare.result_row import row_of
+from suite.log.model import Record
+from suite.metrics.machine import at, devices
+from suite.metrics.metric import Metric, missing
+from suite.rules import load
+from suite.workloads import specification
+
+ENERGY_SECONDS = 2.0  # the shortest window over which an energy counter counts: it moves every 20 to 100 ms
+
+
+def advice_result(path: str) -> dict[str, Any]:
+    """The result in ``path``: its row, and the facts of a cell where it has a score or ran out of memory."""
+    verdict = check_result(Path(path))
+    row, record = row_of(Path(path), verdict), verdict.record
+    if record is None or record.conversion is not None:
+        return {"row": row.as_dict(), "facts": None}
+    capacities = [at(device, "memory_bytes") for device in devices(record)]
+    energy = _energy(record) if verdict.scored and record.mode == "throughput" else missing("no score")
+    return {
+        "row": row.as_dict(),
+        "facts": {
+            "device_capacity_bytes": min((one for one in capacities if type(one) is int), default=None),
+            "joules_per_unit": energy.value,
+            "no_energy": energy.reason,
+            "epoch_units": _epoch_units(record),
+        },
+    }
+
+
+def _energy(record: Record) -> Metric:
+    """Joules of the accelerators per unit of work, by their counters over windows that are long enough."""
+    windows = [repeat.window_ns or 0 for repeat in record.repeats if repeat.end is not None]
+    shortest = min(windows, default=0) / 1e9
+    energy = compared_metrics(record)["energy"]
+    if energy["value"] is None:
+        return missing(str(energy["reason"]))
+    if shortest < ENERGY_SECONDS:
+        return missing(f"a window lasts {shortest:.2g} s, energy needs {ENERGY_SECONDS:g} s or more")
+    return Metric(float(energy["value"]), str(energy["unit"]))
+
+
+def _epoch_units(record: Record) -> int | None:
+    """The images of a training epoch by the rules; None where they do not state a number."""
+    key = record.key
+    try:
+        rules = load(str(record.header["rules"]["version"]))
+        spec = specification(key.workload)
+        images = rules.dataset(spec.DATASETS[key.scale]).get("images")
+    except (KeyError, ValueError):
+        return None
+    if not isinstance(images, dict) or spec.UNIT != "image" or key.phase != "train":
+        return None
+    return int(images["train"])
+
+
+TASKS = log_tasks({"advice_result": advice_result})

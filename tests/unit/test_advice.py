@@ -1,0 +1,303 @@
+"""The advice: goals and grids as given, what suffices, what is refused, and the command on real logs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.advice.advise import Advisor, Row, kinks
+from suite.advice.cells import Cell, Config, Group, merge, read_groups
+from suite.advice.goal import Goal, GoalError, read_goal, read_grid
+from suite.advice.prices import Machine, Prices
+from suite.advice.report import Answer, answer_of, command_of, fewest_devices, pivot
+from suite.cli import main
+from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
+
+KEY: dict[str, Any] = {
+    "workload": "resnet50", "variant": "v1.5", "framework": "pytorch", "phase": "train",
+    "scenario": "offline", "precision": "bf16", "scale": "reference", "nodes": 1, "data": "real",
+    "loader": "native", "storage": "files", "strategy": None,
+}  # fmt: skip
+GIB = 1 << 30
+
+
+def cell(cpus: float, batch: int, devices: int = 1, **changes: Any) -> Cell:
+    """A cell of an H200 whose step takes max(2 ms + 0.1 ms B, 0.6 ms B d / cpus), with an interval of 1 %."""
+    device, host = 0.002 + 1e-4 * batch, 6e-4 * batch * devices / cpus
+    time = max(device, host)
+    rate = batch * devices / time
+    made = Cell(
+        Config(cpus, batch, devices, 64 * GIB),
+        time,
+        rate * 0.99,
+        rate * 1.01,
+        float(batch * devices),
+        device_memory_bytes=int((1 + batch / 16) * GIB),
+        host_memory_bytes=int((2 + batch * devices / 128) * GIB),
+        input_wait_percent=100 * max(0.0, 1 - device / host),
+        joules_per_unit=0.1,
+        run_ids=("run",),
+    )
+    return replace(made, **changes)
+
+
+def out_of_memory(cpus: float, batch: int, devices: int = 1, memory: int | None = None) -> Cell:
+    return Cell(Config(cpus, batch, devices, memory), None, run_ids=("run-oom",))
+
+
+def group(*cells: Cell, **changes: Any) -> Group:
+    made = Group(KEY, "images", "NVIDIA H200", processor=False, cells=merge(cells), capacity_bytes=140 * GIB)
+    return replace(made, **changes)
+
+
+@pytest.fixture(scope="module")
+def advisor() -> Advisor:
+    """Of one device, with 1, 4 and 16 processors and three batches; 1,024 ran out of memory."""
+    cells = [cell(cpus, batch) for cpus in (1, 4, 16) for batch in (32, 128, 512)]
+    return Advisor(group(*cells, out_of_memory(16, 1024)))
+
+
+def asked(advisor: Advisor, goal: str, grid: str = "", prices: Prices | None = None) -> Answer:
+    axes = read_grid(grid)
+    return answer_of([(advisor, advisor.rows(axes, prices))], read_goal(goal), None, axes, prices)
+
+
+def prices_of(*machines: Machine) -> Prices:
+    return Prices(machines, "USD", ("made up",), datetime.now(UTC).date(), "0" * 64)
+
+
+def found(answer: Answer) -> Row:
+    assert answer.smallest is not None
+    return answer.smallest[1]
+
+
+def test_goals_are_read_or_refused_in_one_sentence() -> None:
+    assert read_goal("throughput>=2000") == Goal("throughput", 2000.0)
+    assert read_goal(" cost <= 1.50 ") == Goal("cost", 1.5)
+    for wrong in ("throughput<=2000", "speed>=1", "cost<=-1", "epoch<=0", "throughput>=", "cost<=1e999"):
+        with pytest.raises(GoalError, match=r"GOAL: expected"):
+            read_goal(wrong)
+
+
+def test_grids_are_read_or_refused_in_one_sentence() -> None:
+    assert read_grid("runtime.cpus=1,2 batch=32") == {"runtime.cpus": ("1", "2"), "batch": ("32",)}
+    wide = " ".join(
+        f"{name}={','.join(map(str, range(1, 101)))}" for name in ("batch", "devices", "runtime.cpus")
+    )
+    for wrong, why in (
+        (wide, "at most 2,000 cells, found 1,000,000"),
+        ("speed=1", "expected axes among"),
+        ("batch=0", "batch: expected a whole number above 0, found '0'"),
+        ("runtime.memory=lots", "a size such as 8g"),
+        ("batch=1 batch=2", "expected batch once"),
+        ("runtime.cpus=1 framework.threads=1", "expected one of"),
+    ):
+        with pytest.raises(GoalError, match=why):
+            read_grid(wrong)
+
+
+def test_the_smallest_configuration_that_surely_reaches_the_goal(advisor: Advisor) -> None:
+    """The device gives 32 / 5.2 ms = 6,154 to 512 / 53.2 ms = 9,624 images/s, a processor 1,667 of them."""
+    answer = asked(advisor, "throughput>=6000", "runtime.cpus=1,2,3,4,5,6,8,16")
+    row = found(answer)
+    assert (row.config.cpus, row.source, row.binds) == (4, "measured", "device")
+    assert asked(advisor, "throughput>=1000").smallest is not None
+    predicted = found(asked(advisor, "throughput>=3000", "runtime.cpus=1,2,3,4"))
+    assert (predicted.config.cpus, predicted.source) == (2, "predicted")
+    assert predicted.per_second == pytest.approx(2 * 1667, rel=0.02)
+
+
+def test_what_no_configuration_reaches_is_said_and_nothing_useless_is_measured(advisor: Advisor) -> None:
+    answer = asked(advisor, "throughput>=50000")
+    assert (answer.smallest, answer.next_cells) == (None, ())
+
+
+def test_batches_that_ran_out_of_memory_are_never_advised(advisor: Advisor) -> None:
+    for batch in (1024, 2048):
+        row = advisor.row(Config(16, batch, 1, 64 * GIB))
+        assert (row.source, row.per_second) == ("OOM", None)
+        assert row.why == "batch 1024 ran out of memory (run-oom)"
+
+
+def test_predicted_peaks_that_do_not_fit_are_not_advised() -> None:
+    cells = [cell(cpus, batch) for cpus in (4, 16) for batch in (128, 512)]
+    small_device = Advisor(group(*cells, capacity_bytes=40 * GIB))
+    assert small_device.row(Config(16, 512, 1, 64 * GIB)).source == "measured"
+    assert small_device.row(Config(16, 640, 1, 64 * GIB)).source == "OOM"
+    little_host = Advisor(group(*cells)).row(Config(8, 512, 1, 6 * GIB))
+    assert (little_host.source, "the ranks need more memory" in little_host.why) == ("OOM", True)
+
+
+def test_no_extrapolation_where_the_host_binds() -> None:
+    """With 1 and 2 processors every cell waits for input: neither more processors nor devices follow."""
+    advisor = Advisor(group(*(cell(cpus, batch) for cpus in (1, 2) for batch in (32, 128, 512))))
+    row = advisor.row(Config(8, 128, 1, 64 * GIB))
+    assert (row.source, row.per_second) == ("unknown", None)
+    assert "the host binds" in row.why
+    assert advisor.row(Config(0.5, 128, 1, 64 * GIB)).why.startswith("fewer processors than measured")
+
+
+def test_more_processors_than_measured_help_no_device_that_is_busy(advisor: Advisor) -> None:
+    row = advisor.row(Config(32, 128, 1, 64 * GIB))
+    assert (row.source, row.binds) == ("extrapolated", "device")
+    assert row.per_second == pytest.approx(128 / 0.0148, rel=0.02)
+
+
+def test_the_kink_is_where_loader_and_device_are_equally_fast(advisor: Advisor) -> None:
+    """Batch 128: 14.8 ms on the device, 76.8 ms of a processor."""
+    assert advisor.kink(128, 1) == pytest.approx(76.8 / 14.8, rel=0.02)
+    around = kinks(advisor, read_grid("runtime.cpus=1,2,3,4,5,6,8 batch=128"))
+    assert sorted(config.cpus for config in around) == [5, 6]
+
+
+def test_too_few_cells_ask_for_the_corners_first() -> None:
+    few = Advisor(group(cell(4, 128)))
+    answer = asked(few, "throughput>=9000", "runtime.cpus=1,4,16 batch=32,128,512")
+    assert answer.smallest is None
+    corners = {(config.cpus, config.batch) for _, config in answer.next_cells}
+    assert corners == {(1, 32), (1, 512), (16, 32), (16, 512)}
+    assert "at least 2 cells for 1 parameter" in answer.why_next
+    assert answer.next_commands[0] == (
+        "make run WORKLOAD=resnet50 FRAMEWORK=pytorch PHASE=train PRECISION=bf16 SCALE=reference DATA=real "
+        "VARIANT=v1.5 STORAGE=files BATCH=32 ARGS=runtime.cpus=1"
+    )
+
+
+def test_a_measured_cell_suffices_without_a_model() -> None:
+    answer = asked(Advisor(group(cell(4, 128))), "throughput>=6000", "runtime.cpus=1,4,16 batch=32,128,512")
+    assert (found(answer).source, found(answer).config.cpus) == ("measured", 4)
+    assert len(answer.next_cells) == 4
+
+
+def test_a_native_command_sets_threads_and_quotes_what_a_log_states() -> None:
+    native = group(cell(4, 128), key={**KEY, "variant": "$(x)"}, host={"runtime": "native"})
+    command = command_of(native, Config(4, 128, 2, cache="cold"))
+    assert "'VARIANT=$(x)'" in command
+    assert command.endswith("BATCH=128 DEVICES=2 CACHE=cold ARGS=framework.threads=2")
+
+
+def test_the_cheapest_machine_need_not_be_the_smallest(advisor: Advisor) -> None:
+    dear = Machine("dear", "H200", 1, 4, 64 * GIB, 9.0)
+    cheap = Machine("cheap", "H200", 1, 8, 64 * GIB, 3.0)
+    slow = Machine("slow", "H200", 1, 1, 64 * GIB, 1.0)
+    other = Machine("other", "H100", 1, 16, 64 * GIB, 0.1)
+    answer = asked(advisor, "throughput>=6000", prices=prices_of(dear, cheap, slow, other))
+    assert answer.smallest is not None
+    assert answer.cheapest is not None
+    names = [row.machine.name for _, row in (answer.smallest, answer.cheapest) if row.machine]
+    assert names == ["dear", "cheap"]
+    row = answer.cheapest[1]
+    assert row.cost(1e6, row.per_second) == pytest.approx(3.0 / 3600 * 1e6 / (row.per_second or 0))
+
+
+def test_a_goal_of_cost_needs_the_units_of_an_epoch(advisor: Advisor) -> None:
+    goal = Goal("cost", 1.0)
+    assert goal.least_rate(None, 3.0) is None
+    assert goal.least_rate(3_600_000, 2.0) == pytest.approx(2000)
+    assert goal.least_rate(3_600_000, None) is None
+    assert Goal("epoch", 600.0).least_rate(1_200_000, None) == 2000
+
+
+def test_runs_of_one_configuration_are_one_cell() -> None:
+    first, second = cell(4, 128), cell(4, 128, step_s=0.0212, run_ids=("again",))
+    (both,) = merge([first, second])
+    assert both.step_s == pytest.approx(((first.step_s or 0) * 0.0212) ** 0.5)
+    assert both.run_ids == ("run", "again")
+    (failed,) = merge([first, replace(out_of_memory(4, 128), config=first.config)])
+    assert failed.step_s is None
+
+
+def test_the_pivot_names_the_fewest_devices_that_hold_a_global_batch() -> None:
+    cells = [cell(16, batch, devices) for batch in (128, 256, 512) for devices in (1, 2)]
+    advisor = Advisor(group(*cells, out_of_memory(16, 1024)))
+    table = pivot(advisor.rows({}, None))
+    assert table[1024][1].source == "OOM"
+    assert table[512][2].source == "measured"
+    assert fewest_devices(table) == {1024: 2}
+
+
+# ---------------------------------------------------------------------------------- the command, on logs
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Mini runs of NCF with four batches, 2 ms + 4 µs a sample; batch 4,096 ran out of memory."""
+    folder = tmp_path_factory.mktemp("results")
+    for number, batch in enumerate((128, 256, 512, 1024)):
+        key = replace(MINI, batch=batch)
+        write_good(folder, Good(key=key, step_ns=2_000_000 + 4_000 * batch, run_hex=f"0a1b2c3{number}"))
+    write_good(folder, Good(key=replace(MINI, batch=4096), run_hex="0a1b2c3f", out_of_memory_in=0))
+    return folder
+
+
+def test_the_command_reads_logs_and_prints_an_answer(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(
+        ["advise", "--workload", "ncf", "--results-dir", str(results), "--goal", "throughput>=100000"]
+    )
+    out = capsys.readouterr().out
+    assert code == 0
+    assert "smallest that reaches throughput>=100000: " in out
+    assert "4 cells and 1 out of memory" in out
+    assert "OOM: batch 4096 ran out of memory" in out
+
+
+def test_json_has_every_row_with_a_reason_for_each_null(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--workload", "ncf", "--results-dir", str(results), "--grid", "batch=128,700,4096"]
+    assert main(["advise", *options, "--format", "json", "--epoch", "1e6"]) == 0
+    (found_group,) = json.loads(capsys.readouterr().out)["groups"]
+    rows = {row["batch"]: row for row in found_group["rows"]}
+    assert len(found_group["logs"]) == 5
+    assert rows[700]["source"] == "predicted"
+    assert rows[700]["per_second"] == pytest.approx(700 / 4.8e-3, rel=0.05)
+    assert rows[700]["epoch_s"] == pytest.approx(1e6 / rows[700]["per_second"])
+    assert rows[128]["reasons"]["joules_per_unit"] == "no accelerator in this run"
+    for row in rows.values():
+        assert {"joules_per_unit", "cost"} <= row["reasons"].keys()
+    assert rows[4096]["reasons"]["per_second"].startswith("batch 4096 ran out of memory")
+
+
+@pytest.mark.parametrize(("step_ns", "why"), [(2_000_000, "a window lasts 0.2 s"), (25_000_000, "")])
+def test_energy_counts_only_over_windows_of_two_seconds(tmp_path: Path, step_ns: int, why: str) -> None:
+    write_good(tmp_path, reference(step_ns=step_ns))
+    (only,), unused = read_groups([tmp_path], workload=["ncf"])
+    (one,) = only.cells
+    assert unused == []
+    assert (only.device, only.processor, only.epoch_units) == ("NVIDIA H200", False, None)
+    assert one.no_energy.startswith(why)
+    assert (one.joules_per_unit is None) == bool(why)
+    assert one.units_per_step == pytest.approx(REFERENCE.batch)
+
+
+def test_a_rejected_result_is_named_and_not_used(tmp_path: Path) -> None:
+    write_good(tmp_path, Good())
+    (log,) = tmp_path.glob("*/run.jsonl")
+    log.write_bytes(log.read_bytes().replace(b'"threads":2', b'"threads":4', 1))
+    groups, unused = read_groups([tmp_path], workload=["ncf"])
+    assert groups == []
+    assert len(unused) == 1
+    assert "rejected" in unused[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--workload", "gnmt"], "expected at least one accepted result"),
+        (["--workload", "ncf", "--data", "synthetic"], "(workload ncf, data synthetic)"),
+        (["--workload", "ncf", "--goal", "cost<=1"], "a cost needs the prices of machines"),
+        (["--workload", "ncf", "--epoch", "-1"], "EPOCH: expected a number above 0, found -1"),
+        (["--workload", "ncf", "--goal", "faster"], "GOAL: expected one such as"),
+        (["--workload", "ncf", "--prices", "/nowhere/prices.csv"], "cannot be read"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(
+    results: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["advise", *options, "--results-dir", str(results)]) == 2
+    assert message in capsys.readouterr().err

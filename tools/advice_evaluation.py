@@ -1,0 +1,303 @@
+"""How good the advice is: `python -m tools.advice_evaluation RESULTS_DIR`, or `--synthetic`.
+
+Of each group of a full grid of results (one workload, framework, phase …) a share of the cells is drawn at
+random, the model is fitted to these, and the cells that were held out are compared with its predictions:
+
+* the median and the 90th percentile of the relative error, and how many 90 % intervals contain the cell;
+* the choice: for goals at even quantiles of all throughputs, the smallest configuration that surely reaches
+  the goal, after the cells that `make advise` asks for next, which are part of the share. A choice is good if
+  its measured throughput is at least 95 % of the goal and its price at most 5 % above that of the cheapest
+  configuration that reaches the goal. The price is that of its processors and devices (`--device-price`);
+* advised cells that ran out of memory;
+* the same errors for plain interpolation: linear in the logarithms, the nearest cell outside of the hull.
+
+`--synthetic` draws grids from the model and from processes that it does not contain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import griddata
+
+from suite.advice.advise import Advisor, Row
+from suite.advice.cells import Cell, Config, Group, read_groups
+from suite.advice.goal import BATCH, CPUS, DEVICES, THROUGHPUT, Goal
+from suite.advice.report import answer_of, title_of
+
+Floats = NDArray[np.float64]
+_NEAR = 0.05
+
+
+@dataclass
+class Score:
+    """What was found over all draws of one group."""
+
+    errors: list[float] = field(default_factory=list)
+    inside: list[bool] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+    good: list[bool] = field(default_factory=list)
+    short: int = 0  # choices that do not reach their goal
+    none: int = 0
+    out_of_memory: int = 0
+    unpredicted: int = 0
+    widths: list[float] = field(default_factory=list)
+
+    def summary(self) -> dict[str, Any]:
+        """The figures as JSON values; None where nothing was predicted."""
+        if not self.errors:
+            return {"predicted": 0, "unpredicted": self.unpredicted}
+        return {
+            "predicted": len(self.errors),
+            "unpredicted": self.unpredicted,
+            "median_error": float(np.median(self.errors)),
+            "p90_error": float(np.quantile(self.errors, 0.9)),
+            "coverage": float(np.mean(self.inside)),
+            "median_width": float(np.median(self.widths)),
+            "plain_median_error": float(np.median(self.plain)),
+            "plain_p90_error": float(np.quantile(self.plain, 0.9)),
+            "goals": len(self.good),
+            "good_choices": float(np.mean(self.good)) if self.good else None,
+            "short_choices": self.short,
+            "no_choice": self.none,
+            "advised_out_of_memory": self.out_of_memory,
+        }
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a grid is evaluated."""
+
+    share: float = 0.25  # of the cells that the fit sees
+    goals: int = 10
+    follow: int = 2
+    device_price: float = 50.0
+
+    def price(self, config: Config) -> float:
+        """The price of a configuration, in that of a processor."""
+        return config.devices * self.device_price + config.cpus
+
+
+def evaluate(group: Group, options: Options, *, draws: int, seed: int = 0) -> Score:
+    """Fit ``group`` to a random ``share`` of its cells, ``draws`` times, and compare with the others."""
+    score = Score()
+    random = np.random.default_rng(seed)
+    for _ in range(draws):
+        order = random.permutation(len(group.cells))
+        count = max(2, int(options.share * len(group.cells)))
+        _predictions(score, Advisor(_some(group, order[:count])), [group.cells[i] for i in order[count:]])
+        # The cells that the advice asks for are part of the share.
+        _choices(score, _some(group, order[: max(2, count - options.follow)]), group, options)
+    return score
+
+
+def _some(group: Group, indices: NDArray[np.intp]) -> Group:
+    return replace(group, cells=tuple(group.cells[i] for i in sorted(indices)))
+
+
+def _predictions(score: Score, advisor: Advisor, held: Sequence[Cell]) -> None:
+    """Errors and coverage of the cells that were held out."""
+    pairs = [(cell, advisor.row(cell.config)) for cell in held]
+    known = [(cell, row) for cell, row in pairs if cell.per_second and row.per_second]
+    score.unpredicted += sum(1 for cell, row in pairs if cell.per_second and not row.per_second)
+    for cell, row in known:
+        rate = cell.per_second or 0.0
+        score.errors.append(abs((row.per_second or 0) / rate - 1))
+        score.inside.append((row.low or 0) <= rate <= (row.high or 0))
+        score.widths.append((row.high or 0) / (row.low or 1) - 1)
+    if known:
+        times = _interpolated(advisor, [cell.config for cell, _ in known])
+        score.plain += [
+            abs((cell.step_s or 0) / time - 1) for (cell, _), time in zip(known, times, strict=True)
+        ]
+
+
+def _interpolated(advisor: Advisor, configs: Sequence[Config]) -> Floats:
+    """Step times by linear interpolation of the measured ones, in logarithms."""
+    timed = advisor.timed
+    columns = [_column([cell.config for cell in timed], name) for name in ("cpus", "batch", "devices")]
+    used = [i for i, column in enumerate(columns) if len(set(column)) > 1]
+    wanted = [_column(configs, name) for name in ("cpus", "batch", "devices")]
+    known, asked = (np.array([some[i] for i in used]).T for some in (columns, wanted))
+    logs = np.log([cell.step_s or 0.0 for cell in timed])
+    if not used:
+        return np.full(len(configs), float(np.exp(logs.mean())))
+    if len(used) == 1:
+        order = np.argsort(known[:, 0])
+        on_line: Floats = np.exp(np.interp(asked[:, 0], known[order, 0], logs[order]))
+        return on_line
+    nearest = griddata(known, logs, asked, method="nearest")
+    try:
+        linear = griddata(known, logs, asked, method="linear")
+    except Exception as error:  # noqa: BLE001 - qhull refuses points on one line with an error of its own
+        print(f"plain interpolation takes the nearest cell: {str(error).splitlines()[0]}", file=sys.stderr)
+        linear = np.full(len(configs), np.nan)
+    found: Floats = np.exp(np.where(np.isnan(linear), nearest, linear))
+    return found
+
+
+def _column(configs: Sequence[Config], name: str) -> list[float]:
+    return [float(np.log(getattr(config, name))) for config in configs]
+
+
+def _choices(score: Score, kept: Group, full: Group, options: Options) -> None:
+    """The choice for goals at even quantiles of the measured throughputs."""
+    truth = {cell.config: cell for cell in full.cells}
+    rates = [cell.per_second for cell in full.cells if cell.per_second]
+    for bound in np.quantile(rates, (np.arange(options.goals) + 0.5) / options.goals):
+        goal = Goal(THROUGHPUT, float(bound))
+        row = _chosen(kept, truth, goal, options.follow)
+        cell = None if row is None else truth.get(row.config)
+        score.none += row is None
+        score.out_of_memory += cell is not None and cell.per_second is None
+        rate = 0.0 if cell is None else cell.per_second or 0.0
+        score.short += 0 < rate < goal.bound
+        best = min(
+            options.price(config) for config, one in truth.items() if (one.per_second or 0) >= goal.bound
+        )
+        enough = cell is not None and rate >= goal.bound * (1 - _NEAR)
+        score.good.append(enough and options.price(cell.config) <= best * (1 + _NEAR) if cell else False)
+
+
+def _chosen(kept: Group, truth: dict[Config, Cell], goal: Goal, follow: int) -> Row | None:
+    """The smallest row that surely reaches ``goal``, after ``follow`` cells that the advice asked for."""
+    grid = {
+        name: tuple(dict.fromkeys(f"{getattr(config, part):g}" for config in truth))
+        for name, part in ((CPUS, "cpus"), (BATCH, "batch"), (DEVICES, "devices"))
+    }
+    for left in range(follow, -1, -1):
+        advisor = Advisor(kept)
+        rows = [advisor.row(config) for config in truth]
+        answer = answer_of([(advisor, rows)], goal, None, grid, None)
+        asked = [config for _, config in answer.next_cells if config in truth]
+        if not left or not asked:
+            break
+        kept = replace(kept, cells=(*kept.cells, truth[asked[0]]))
+    return None if answer.smallest is None else answer.smallest[1]
+
+
+# ------------------------------------------------------------------------------------------ synthetic
+_CPUS = (1, 2, 3, 4, 6, 8, 12, 16)
+_BATCHES = (32, 48, 64, 96, 128, 192, 256, 384, 512)
+_CAPACITY = 32 << 30  # bytes of a device
+PROCESSES = ("model", "smooth minimum", "batch steps", "one core taken", "all three")
+
+
+def synthetic(process: str, noise: float, seed: int, *, devices: Sequence[int] = (1,)) -> Group:
+    """A full grid of one accelerator's cells, drawn from ``process`` with log-normal noise.
+
+    "model" is the formula of :mod:`suite.advice.model`; the others deviate from it as their names say. The
+    largest batch runs out of memory.
+    """
+    random = np.random.default_rng(seed)
+    a, b = random.uniform(0.002, 0.01), random.uniform(1e-4, 3e-4)
+    c = b * random.uniform(2, 10)
+    e = a * random.uniform(0.2, 1) if len(devices) > 1 else 0.0
+    all_three = process == "all three"
+    steps = np.exp(random.normal(0, 0.05, len(_BATCHES)))
+    configs = [Config(*values) for values in itertools.product(map(float, _CPUS), _BATCHES, devices)]
+    cells = []
+    for config in configs:
+        device, cpus = a + b * config.batch, config.cpus
+        if process == "batch steps" or all_three:
+            device *= steps[_BATCHES.index(config.batch)]
+        if process == "one core taken" or all_three:
+            cpus = max(cpus - 0.6, 0.4)
+        host = config.batch * config.devices * c / cpus
+        power = 6.0 if process == "smooth minimum" or all_three else None
+        compute = max(device, host) if power is None else (device**power + host**power) ** (1 / power)
+        time = compute + e * 2 * (config.devices - 1) / config.devices
+        time *= float(np.exp(random.normal(0, noise)))
+        wait = 100 * max(0.0, 1 - device / time)
+        peak = (1 << 30) + config.batch * (64 << 20)
+        if peak > _CAPACITY:  # the largest batch
+            cells.append(Cell(config, None, run_ids=("run",)))
+            continue
+        units = float(config.batch * config.devices)
+        bounds = (units / time * 0.995, units / time * 1.005)  # as narrow as those of a GPU's results
+        cells.append(Cell(config, time, *bounds, units, peak, input_wait_percent=wait))
+    names = ("workload", "variant", "framework", "phase", "precision", "scale", "data")
+    key: dict[str, Any] = dict.fromkeys(names, "synthetic")
+    key |= {"scenario": "offline", "nodes": 1, "loader": "native", "storage": None, "strategy": None}
+    return Group(key, "samples", "a device", False, tuple(cells), capacity_bytes=_CAPACITY)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("results", nargs="?", type=Path, help="a folder with full grids of results")
+    parser.add_argument("--synthetic", action="store_true", help="draw the grids instead")
+    parser.add_argument("--share", type=float, default=0.25, help="of the cells that the fit sees")
+    parser.add_argument("--draws", type=int, default=10, help="random shares of each grid")
+    parser.add_argument("--goals", type=int, default=10, help="of each draw, at even quantiles")
+    parser.add_argument(
+        "--follow", type=int, default=2, help="cells that the advice may ask for, in the share"
+    )
+    parser.add_argument("--device-price", type=float, default=50.0, help="in that of a processor")
+    parser.add_argument("--noise", type=float, default=0.02, help="of a synthetic cell's time")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args(arguments)
+    if given.synthetic == (given.results is not None):
+        parser.error("expected either RESULTS or --synthetic")
+    found: dict[str, Score] = {}
+    options = Options(given.share, given.goals, given.follow, given.device_price)
+    if given.synthetic:
+        for process in PROCESSES:
+            scores = [
+                evaluate(synthetic(process, given.noise, seed), options, draws=1, seed=seed)
+                for seed in range(given.draws)
+            ]
+            found[process] = _merged(scores)
+    else:
+        groups, unused = read_groups([given.results])
+        for why in unused:
+            print(f"not used: {why}", file=sys.stderr)
+        found = {title_of(one): evaluate(one, options, draws=given.draws) for one in groups}
+    summaries = {name: score.summary() for name, score in found.items()}
+    print(json.dumps(summaries, indent=2) if given.json else "\n".join(_lines(summaries)))
+    return 0
+
+
+def _merged(scores: Sequence[Score]) -> Score:
+    total = Score()
+    for score in scores:
+        for name in ("errors", "inside", "plain", "good", "widths"):
+            getattr(total, name).extend(getattr(score, name))
+        for name in ("short", "none", "out_of_memory", "unpredicted"):
+            setattr(total, name, getattr(total, name) + getattr(score, name))
+    return total
+
+
+def _lines(summaries: dict[str, dict[str, Any]]) -> list[str]:
+    lines = []
+    for name, found in summaries.items():
+        lines.append(name)
+        if not found["predicted"]:
+            lines.append(f"  nothing predicted ({found['unpredicted']} cells held out)")
+            continue
+        shown = {key: f"{100 * value:.1f} %" for key, value in found.items() if isinstance(value, float)}
+        error = f"error {shown['median_error']} (90th percentile {shown['p90_error']})"
+        plain = f"plain interpolation {shown['plain_median_error']} ({shown['plain_p90_error']})"
+        intervals = f"90 % intervals contain {shown['coverage']}, width {shown['median_width']}"
+        cells = f"{found['predicted']} cells predicted, {found['unpredicted']} refused"
+        lines += [f"  {error}; {plain}", f"  {intervals}; {cells}"]
+        if not found["goals"]:
+            continue
+        good = f"{found['goals']} goals: {shown['good_choices']} good, {found['no_choice']} without a choice"
+        bad = f"{found['short_choices']} short of it, {found['advised_out_of_memory']} out of memory"
+        lines.append(f"  {good}, {bad}")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())
