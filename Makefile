@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 VERBS := node run ab matrix scale quality bench-overhead check summary compare plot site report export import \
          audit audit-replay audit-perturb quote verify-quote keygen register system submit check-submissions coverage data preprocess \
-         doctor environments fetch image images image-list image-build image-publish image-lock image-lock-check bench-peers
+         baseline doctor environments fetch image images image-list image-build image-publish image-lock image-lock-check bench-peers
 WITH_TESTS := equivalence test-pair
 PY := .venv/bin/python
 ANY_PY = $(firstword $(wildcard $(PY)) $(shell command -v python3.11 || command -v python3))

@@ -1,0 +1,80 @@
+"""``python -m suite baseline``: measure the machine itself, write a log, and compare it with other baselines.
+
+A baseline has three groups: cpu (GEMM, memory, page cache, JPEG), gpu (GEMM per precision, memory, links,
+launches, sums over GPUs) and disk (fio on files in the folder --disk). Logs are kept in <baselines>/logs;
+<baselines>/<kind of machine>/<digest>.json is the file to share.
+
+Exit codes: 0 measured, and no comparison found the machine slow; 1 slow in one of them; 2 usage or internal
+error; 13 PyTorch cannot be installed; 15 the files cannot be written; 20 a measurement failed, or computed a
+wrong result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from suite.baseline.run import GROUPS, GroupFailed, measure
+from suite.cli.guard import UsageError, progress
+from suite.compare.baseline_verdict import SLOW, verdicts
+from suite.environments import environments
+from suite.metrics.baseline import Baseline, BaselineProblem, read_log, read_shared
+from suite.plan.machine import detect_machine
+from suite.report.baseline_text import text
+
+FAILED = 20
+_MOST_FILES = 10_000  # of one kind of machine, the newest by name
+_NARROW = 60
+
+
+def main(args: argparse.Namespace) -> int:
+    """Measure, write, compare and print; see the module for the exit codes."""
+    groups = tuple(name for name in GROUPS if args.group in ("all", name))
+    if args.disk is not None and "disk" not in groups:
+        raise UsageError(f"--disk is for the group disk, but --group is {args.group}: leave one of them out")
+    if args.disk is not None and not args.disk.is_dir():
+        raise UsageError(f"--disk: expected an existing folder, found {args.disk}")
+    if args.disk is None:
+        if args.group == "disk":
+            raise UsageError("the group disk needs a folder on the disk: add --disk (DISK=/folder with make)")
+        groups = tuple(name for name in groups if name != "disk")
+    machine = detect_machine()
+    interpreters: dict[str, Path] = {}
+    for group in groups:
+        if group == "cpu" or (group == "gpu" and machine.gpus):
+            interpreters[group] = environments.ensure(
+                "pytorch", "cuda" if machine.gpus else "cpu", allow_large=args.fetch, progress=progress
+            )
+    try:
+        folder = measure(
+            groups, interpreters, folder=args.baselines / "logs", disk_folder=args.disk or Path(),
+            quick=args.quick, gpus=len(machine.gpus), report=progress,
+        )  # fmt: skip
+    except GroupFailed as problem:
+        print(f"baseline: {problem}", file=sys.stderr)
+        return FAILED
+    baseline = read_log(folder)
+    shared = args.baselines / baseline.cohort.folder / f"{baseline.digest}.json"
+    shared.parent.mkdir(parents=True, exist_ok=True)
+    known = _known(shared.parent)
+    shared.write_bytes(baseline.shared())
+    found = verdicts(baseline, known)
+    width = max(_NARROW, shutil.get_terminal_size((100, 24)).columns)
+    print(text(baseline, found, width))
+    print(f"\nlog: {folder}\nto share: {shared}")
+    return 1 if any(verdict.state == SLOW for verdict in found) else 0
+
+
+def _known(folder: Path) -> list[Baseline]:
+    """The baselines of one kind of machine; a file that is none is named and left out."""
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))[:_MOST_FILES]  # noqa: PTH208
+    found = []
+    for name in names:
+        try:
+            found.append(read_shared(folder / name))
+        except BaselineProblem as problem:
+            progress(f"warning: left out: {problem}")
+    return found
