@@ -24,6 +24,7 @@ from suite.telemetry.storage import storage_facts
 LARGEST, LARGEST_QUICK = 4 << 30, 1 << 30  # bytes of a file
 SMALLEST = 64 << 20
 _FREE_PARTS = 20
+SECONDS = (2, 5)  # of a window: quick, full
 _BLOCK = 4 << 20
 # Series -> fio's operation, block size in bytes, depth of the queue, unit, and work per operation.
 JOBS = {
@@ -63,7 +64,7 @@ def measure(folder: Path, quick: bool, emit: Emit) -> None:
     facts, reasons = storage_facts({"disk": folder})
     version = _output([program, "--version"])
     emit("facts", {"source": "disk", "facts": {**facts["disk"], "fio": version}, "reasons": reasons})
-    seconds = 2 if quick else 5
+    seconds = SECONDS[not quick]
     with _files(folder, size) as (read, write, digest):
         direct = _direct(read)
         how = "O_DIRECT" if direct else "through the page cache"

@@ -78,7 +78,7 @@ def _cpu(collector: Collector, root: Path) -> dict[str, Any]:
         "throttled_ns": throttled,
         "busy_ns": (user + nice + system + irq + soft_irq) * _TICK_NS,
         "steal_ns": steal * _TICK_NS,
-        "own_ns": round(sum(one.ru_utime + one.ru_stime for one in used) * 1e9),
+        "suite_ns": round(sum(one.ru_utime + one.ru_stime for one in used) * 1e9),
     }
 
 

@@ -5,8 +5,8 @@ launches, sums over GPUs) and disk (fio on files in the folder --disk). Logs are
 <baselines>/<kind of machine>/<digest>.json is the file to share.
 
 Exit codes: 0 measured, and no comparison found the machine slow; 1 slow in one of them; 2 usage or internal
-error; 13 PyTorch cannot be installed; 15 the files cannot be written; 20 a measurement failed, or computed a
-wrong result.
+error; 13 PyTorch cannot be installed, or nothing could be measured; 15 the files cannot be written; 20 a
+measurement failed, or computed a wrong result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from suite.baseline.run import GROUPS, GroupFailed, measure
-from suite.cli.guard import UsageError, progress
+from suite.cli.guard import MISSING, UsageError, progress
 from suite.compare.baseline_verdict import SLOW, verdicts
 from suite.environments import environments
 from suite.metrics.baseline import Baseline, BaselineProblem, read_log, read_shared
@@ -57,6 +57,10 @@ def main(args: argparse.Namespace) -> int:
         print(f"baseline: {problem}", file=sys.stderr)
         return FAILED
     baseline = read_log(folder)
+    if not baseline.series:
+        print(text(baseline, (), _NARROW))
+        print(f"baseline: nothing was measured; the reasons are above and in {folder}", file=sys.stderr)
+        return MISSING
     shared = args.baselines / baseline.cohort.folder / f"{baseline.digest}.json"
     shared.parent.mkdir(parents=True, exist_ok=True)
     known = _known(shared.parent)

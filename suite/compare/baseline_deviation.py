@@ -31,7 +31,7 @@ def robust_deviation(figures: Any) -> Any:
 
 
 def factor(count: int, tests: int) -> float:
-    """The factor k for one of ``tests`` series, compared with ``count`` figures; ValueError for fewer than five."""
+    """The factor k for one of ``tests`` series, compared with ``count`` figures, at least five."""
     return _look_up(FACTORS, count, tests)
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 BUSY_CORES = 0.25  # so many cores of other processes are worth a sentence
+SHORTEST_NS = 1_000_000_000  # the kernel counts processor time in ticks of 10 ms on every core
 STEAL_SHARE = 0.02  # of the time of the cores
 THROTTLED_SHARE = 0.01  # of the time of the group
 GROUPS = {"cpu": "CPU group", "gpu": "GPU group", "disk": "disk group"}
@@ -38,8 +39,8 @@ def _of_cpu(before: Mapping[str, Any], after: Mapping[str, Any], elapsed: int) -
     throttled = _difference(before, after, "throttled_ns")
     if throttled is not None and throttled > THROTTLED_SHARE * elapsed:
         found.append(f"a control group stopped the processes for {throttled / 1e9:.1f} s")
-    others = (after["busy_ns"] - before["busy_ns"] - (after["own_ns"] - before["own_ns"])) / elapsed
-    if others >= BUSY_CORES:
+    others = (after["busy_ns"] - before["busy_ns"] - (after["suite_ns"] - before["suite_ns"])) / elapsed
+    if others >= BUSY_CORES and elapsed >= SHORTEST_NS:
         found.append(f"other processes used {others:.1f} of {threads} cores")
     steal = (after["steal_ns"] - before["steal_ns"]) / elapsed / threads
     if steal >= STEAL_SHARE:

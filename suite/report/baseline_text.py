@@ -23,8 +23,11 @@ AGAINST = {
 def text(baseline: Baseline, verdicts: Sequence[BaselineVerdict], width: int) -> str:
     """The table, what could not be measured, what limited the machine, and the verdicts."""
     lines = [f"machine: {safe(baseline.cohort, 400)}", ""]
-    lines += aligned(_rows(baseline, verdicts), width=width)
-    lines += ["", *(f"not measured: {safe(name)}: {safe(why)}" for name, why in baseline.missing.items())]
+    if baseline.series:
+        lines += [*aligned(_rows(baseline, verdicts), width=width), ""]
+    for reason in dict.fromkeys(baseline.missing.values()):
+        names = ", ".join(safe(name) for name, why in baseline.missing.items() if why == reason)
+        lines.append(f"not measured: {names}: {safe(reason, 300)}")
     lines += [f"condition: {safe(one, 300)}" for one in baseline.conditions]
     for verdict in verdicts:
         lines += _sentences(verdict)
@@ -49,8 +52,9 @@ def rate_text(series: Series, rate: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, more for large numbers."""
-    return f"{value:,.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
+    """Three significant digits; large numbers to the unit."""
+    rounded = float(f"{value:.3g}")
+    return f"{value:,.{max(0, 2 - math.floor(math.log10(rounded)))}f}"
 
 
 def _rows(baseline: Baseline, verdicts: Sequence[BaselineVerdict]) -> list[list[str]]:

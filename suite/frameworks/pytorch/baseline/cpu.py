@@ -3,7 +3,8 @@
 ``_core`` series use one thread, the others all cores that this process may use. Rates count what the
 operation needs: a GEMM 2·n³ FLOP; a copy one read and one write per element; the triad ``a = b + 3·c`` two
 reads and one write (STREAM's rule, McCalpin 1995: the read that a cache makes before a write, write-allocate,
-is not counted). Arrays are at least four times as large as the last-level caches, as STREAM demands.
+is not counted). Arrays are four times as large as the last-level caches, as STREAM demands, unless
+``--array-mib`` (a quick baseline) or the memory limits them; the method of each series states their size.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ def main() -> int:
     """Measure and print; the exit code of :func:`windows.main`."""
     parser = argparse.ArgumentParser(prog="baseline.cpu")
     parser.add_argument("--seconds", type=float, default=1.0, help="of a window")
+    parser.add_argument("--array-mib", type=int, default=1 << 20, help="the largest array, in MiB")
     args = parser.parse_args()
-    return windows.main(lambda: _measure(args.seconds))
+    return windows.main(lambda: _measure(args.seconds, args.array_mib << 20))
 
 
-def _measure(seconds: float) -> None:
+def _measure(seconds: float, largest: int) -> None:
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
     windows.emit("facts", facts={"torch": torch.__version__, "cores": cores, "threads": threads})
-    arrays = [_array(seed) for seed in range(3)]
+    arrays = [_array(seed, largest) for seed in range(3)]
     decoders = baseline_jpeg.Decoders(cores)
     try:
         with tempfile.TemporaryFile() as file:
@@ -60,8 +62,11 @@ def _measure(seconds: float) -> None:
         decoders.close()
 
 
-def _array(seed: int) -> Any:
-    """An array of float64, four times as large as the last-level caches, at most a 24th of the memory."""
+def _array(seed: int, largest: int) -> Any:
+    """An array of float64, four times as large as the last-level caches.
+
+    It has at most ``largest`` bytes and a 24th of the memory.
+    """
     caches: dict[str, int] = {}
     for folder in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index3"):
         try:
@@ -70,7 +75,7 @@ def _array(seed: int) -> Any:
         except (OSError, ValueError):
             continue
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    size = min(max(_SMALLEST_ARRAY, 4 * sum(caches.values())), memory // 24)
+    size = min(max(_SMALLEST_ARRAY, 4 * sum(caches.values())), memory // 24, largest)
     block = _random((_BLOCK,), seed).double()
     # All threads write their parts, so that each NUMA node gets its pages.
     return torch.empty(size // 8 // _BLOCK, _BLOCK, dtype=torch.float64).copy_(block).view(-1)
