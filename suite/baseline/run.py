@@ -16,6 +16,7 @@ from suite.baseline import disk
 from suite.baseline.sample import cohort_of, machine_identity, sample
 from suite.containers.engines.native import PROJECT
 from suite.harness.log import LogWriter
+from suite.harness.neighbours import announced
 from suite.telemetry.facts import machine_facts
 from suite.telemetry.nvml import open_devices
 
@@ -71,17 +72,20 @@ def measure(
         log.event(kind, data, None)
 
     try:
-        emit("facts", {"source": "host", "facts": facts, "reasons": reasons})
-        for group in groups:
-            report(f"{group}: measuring")
-            emit("conditions", sample(group, "before", devices))
-            if group == "disk":
-                _disk(disk_folder, quick, emit)
-            elif group == "gpu" and not gpus:
-                emit("missing", {"name": "gpu", "reason": "this machine shows no NVIDIA GPU"})
-            else:
-                _program(group, interpreters[group], quick, emit)
-            emit("conditions", sample(group, "after", devices))
+        with announced(run_id) as others:
+            if others:
+                report(f"warning: the suite measures {' and '.join(others)} on this machine too; wait for it")
+            emit("facts", {"source": "host", "facts": facts, "reasons": reasons})
+            for group in groups:
+                report(f"{group}: measuring")
+                emit("conditions", sample(group, "before", devices))
+                if group == "disk":
+                    _disk(disk_folder, quick, emit)
+                elif group == "gpu" and not gpus:
+                    emit("missing", {"name": "gpu", "reason": "this machine shows no NVIDIA GPU"})
+                else:
+                    _program(group, interpreters[group], quick, emit)
+                emit("conditions", sample(group, "after", devices))
         return log.close("completed", None, {})
     finally:
         log.abandon()

@@ -76,7 +76,6 @@ def _measure(kind: str, seconds: float, burst: float) -> None:
     facts: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, "devices": []}
     if kind == "cuda":
         facts["devices"] = [torch.cuda.get_device_name(device) for device in devices]
-        facts["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
     windows.emit("facts", facts=facts)
     sizes = GPU if kind == "cuda" else SMALL
     found: list[tuple[str, Callable[[], Measurement]]] = []
@@ -232,7 +231,8 @@ def copy(name: str, source: torch.device, target: torch.device, size: int, secon
         a.zero_()
         drain(source, target)
         run(1)
-        return (0.0 if torch.equal(a.cpu(), b.cpu()) else math.inf), 0.0
+        same = torch.equal(a, b) if source == target else torch.equal(a.cpu(), b.cpu())
+        return (0.0 if same else math.inf), 0.0
 
     work = 2 * size if source == target else size
     return repeated(Series(name, "byte", work, f"{_LIBRARY}, {size >> 20} MiB, {how}"), run, error, seconds)
