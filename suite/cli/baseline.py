@@ -12,7 +12,6 @@ measurement failed, or computed a wrong result.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -26,21 +25,57 @@ from suite.plan.machine import detect_machine
 from suite.report.baseline_text import text
 
 FAILED = 20
-_MOST_FILES = 10_000  # of one kind of machine, the newest by name
+_MOST_FILES = 10_000  # of one kind of machine
 _NARROW = 60
 
 
 def main(args: argparse.Namespace) -> int:
     """Measure, write, compare and print; see the module for the exit codes."""
+    if args.log is None:
+        groups = _groups(args)
+        try:
+            folder = _measured(args, groups)
+        except GroupFailed as problem:
+            print(f"baseline: {problem}", file=sys.stderr)
+            return FAILED
+    else:
+        folder = args.log
+    try:
+        baseline = read_log(folder)
+    except BaselineProblem as problem:
+        raise UsageError(f"{folder} is no valid baseline: {problem}") from None
+    width = max(_NARROW, shutil.get_terminal_size((100, 24)).columns)
+    if not baseline.series:
+        print(text(baseline, (), width))
+        print(f"baseline: nothing was measured; the reasons are above and in {folder}", file=sys.stderr)
+        return MISSING
+    shared = args.baselines / baseline.cohort.folder / f"{baseline.digest}.json"
+    found = verdicts(baseline, _known(shared.parent))
+    print(text(baseline, found, width))
+    print(f"\nlog: {folder}")
+    if args.log is None:
+        shared.parent.mkdir(parents=True, exist_ok=True)
+        shared.write_bytes(baseline.shared())
+        print(f"to share: {shared}")
+    return 1 if any(verdict.state == SLOW for verdict in found) else 0
+
+
+def _groups(args: argparse.Namespace) -> tuple[str, ...]:
+    """The groups to measure; UsageError if the group disk and its folder do not go together."""
     groups = tuple(name for name in GROUPS if args.group in ("all", name))
-    if args.disk is not None and "disk" not in groups:
-        raise UsageError(f"--disk is for the group disk, but --group is {args.group}: leave one of them out")
-    if args.disk is not None and not args.disk.is_dir():
-        raise UsageError(f"--disk: expected an existing folder, found {args.disk}")
     if args.disk is None:
         if args.group == "disk":
             raise UsageError("the group disk needs a folder on the disk: add --disk (DISK=/folder with make)")
-        groups = tuple(name for name in groups if name != "disk")
+        return tuple(name for name in groups if name != "disk")
+    if "disk" not in groups:
+        raise UsageError(f"--disk is for the group disk, but --group is {args.group}: leave one of them out")
+    if not args.disk.is_dir():
+        raise UsageError(f"--disk: expected an existing folder, found {args.disk}")
+    return groups
+
+
+def _measured(args: argparse.Namespace, groups: tuple[str, ...]) -> Path:
+    """The folder of the new log; GroupFailed."""
     machine = detect_machine()
     interpreters: dict[str, Path] = {}
     for group in groups:
@@ -48,37 +83,18 @@ def main(args: argparse.Namespace) -> int:
             interpreters[group] = environments.ensure(
                 "pytorch", "cuda" if machine.gpus else "cpu", allow_large=args.fetch, progress=progress
             )
-    try:
-        folder = measure(
-            groups, interpreters, folder=args.baselines / "logs", disk_folder=args.disk or Path(),
-            quick=args.quick, gpus=len(machine.gpus), report=progress,
-        )  # fmt: skip
-    except GroupFailed as problem:
-        print(f"baseline: {problem}", file=sys.stderr)
-        return FAILED
-    baseline = read_log(folder)
-    if not baseline.series:
-        print(text(baseline, (), _NARROW))
-        print(f"baseline: nothing was measured; the reasons are above and in {folder}", file=sys.stderr)
-        return MISSING
-    shared = args.baselines / baseline.cohort.folder / f"{baseline.digest}.json"
-    shared.parent.mkdir(parents=True, exist_ok=True)
-    known = _known(shared.parent)
-    shared.write_bytes(baseline.shared())
-    found = verdicts(baseline, known)
-    width = max(_NARROW, shutil.get_terminal_size((100, 24)).columns)
-    print(text(baseline, found, width))
-    print(f"\nlog: {folder}\nto share: {shared}")
-    return 1 if any(verdict.state == SLOW for verdict in found) else 0
+    return measure(
+        groups, interpreters, folder=args.baselines / "logs", disk_folder=args.disk or Path(),
+        quick=args.quick, gpus=len(machine.gpus), report=progress,
+    )  # fmt: skip
 
 
 def _known(folder: Path) -> list[Baseline]:
     """The baselines of one kind of machine; a file that is none is named and left out."""
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))[:_MOST_FILES]  # noqa: PTH208
     found = []
-    for name in names:
+    for path in sorted(folder.glob("*.json"))[:_MOST_FILES]:
         try:
-            found.append(read_shared(folder / name))
+            found.append(read_shared(path))
         except BaselineProblem as problem:
             progress(f"warning: left out: {problem}")
     return found

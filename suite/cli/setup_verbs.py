@@ -52,6 +52,9 @@ SETUP_VERBS = (
                 metavar="DIR", type=Path,
             ),
             Option(
+                "log", "measure nothing: check and show this log", metavar="DIR", type=Path,
+            ),
+            Option(
                 "baselines", "where baselines are kept", metavar="DIR", default="baselines", type=Path
             ),
             run.FETCH,

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from suite.cli.make import translate
 from suite.containers.engines.native import PROJECT
 from suite.environments import environments
 from suite.metrics.baseline import WINDOWS, BaselineProblem, read_log, read_shared
+from tests.fixtures.baselines import write_log
 
 PYTORCH = environments.plan("pytorch", "cpu")
 needs_pytorch = pytest.mark.skipif(not PYTORCH.ready, reason="the environment pytorch-cpu is not made")
@@ -39,7 +41,36 @@ def test_the_command_measures_the_cpu_and_shares_what_it_logged(
         "cpu.page_cache_read", "cpu.jpeg_core", "cpu.jpeg",
     }  # fmt: skip
     assert found.missing == {}
-    assert str(shared) in capsys.readouterr().out
+    table, _, rest = capsys.readouterr().out.partition("\nlog: ")
+    assert str(shared) in rest
+    assert main(["baseline", "--log", str(log), "--baselines", str(tmp_path)]) == 0  # the same table
+    assert capsys.readouterr().out == f"{table}\nlog: {log}\n"
+
+
+def test_a_broken_log_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = write_log(tmp_path)
+    with (log / "run.jsonl").open("ab") as file:
+        file.write(b"{}\n")
+    assert main(["baseline", "--log", str(log)]) == 2
+    assert "is no valid baseline" in capsys.readouterr().err
+
+
+def test_a_slow_machine_fails_the_command_and_a_broken_file_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write_log(tmp_path / "logs")
+    found = read_log(log)
+    folder = tmp_path / found.cohort.folder
+    folder.mkdir()
+    for number in range(6):
+        faster = {name: replace(one, work=one.work * 2) for name, one in found.series.items()}
+        other = replace(found, digest=f"{number:064x}", when="2026-01-01T00:00:00.000000Z", series=faster)
+        (folder / f"{other.digest}.json").write_bytes(other.shared())
+    (folder / "broken.json").write_text("{}")
+    assert main(["baseline", "--log", str(log), "--baselines", str(tmp_path)]) == 1
+    shown = capsys.readouterr()
+    assert "cpu.copy is slow: -50.0% from the median of n = 6, threshold 2.0%" in " ".join(shown.out.split())
+    assert "left out: broken.json" in shown.err
 
 
 _WRONG_GEMM = """
