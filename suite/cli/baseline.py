@@ -12,6 +12,8 @@ measurement failed, or computed a wrong result.
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -20,7 +22,9 @@ from suite.baseline.run import GROUPS, GroupFailed, measure
 from suite.cli.guard import MISSING, UsageError, progress
 from suite.compare.baseline_verdict import SLOW, verdicts
 from suite.environments import environments
+from suite.harness.log import LogError
 from suite.metrics.baseline import Baseline, BaselineProblem, read_log, read_shared
+from suite.plan.errors import StorageProblem
 from suite.plan.machine import detect_machine
 from suite.report.baseline_text import text
 
@@ -38,6 +42,11 @@ def main(args: argparse.Namespace) -> int:
         except GroupFailed as problem:
             print(f"baseline: {problem}", file=sys.stderr)
             return FAILED
+        except LogError as problem:
+            raise StorageProblem(
+                f"{args.baselines}: {os.strerror(problem.errno or errno.EIO)}; name another folder with "
+                "--baselines (BASELINES=DIR with make)"
+            ) from problem
     else:
         folder = args.log
     try:

@@ -58,7 +58,7 @@ def _digits(value: float) -> str:
 
 
 def _rows(baseline: Baseline, verdicts: Sequence[BaselineVerdict]) -> list[list[str]]:
-    rows = [["series", "median", "deviation", *(f"against {one.against}" for one in verdicts)]]
+    rows = [["series", "median", "deviation", *(one.against for one in verdicts)]]
     by_name = [{one.name: one for one in verdict.series} for verdict in verdicts]
     for name, series in baseline.series.items():
         states = [_state(found.get(name)) for found in by_name]

@@ -47,6 +47,16 @@ def test_the_command_measures_the_cpu_and_shares_what_it_logged(
     assert capsys.readouterr().out == f"{table}\nlog: {log}\n"
 
 
+@needs_pytorch
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environments, "ensure", lambda *_, **__: PYTORCH.python)
+    (tmp_path / "file").touch()
+    assert main(["baseline", "--group", "cpu", "--baselines", str(tmp_path / "file")]) == 15
+    assert "name another folder with --baselines" in capsys.readouterr().err
+
+
 def test_a_broken_log_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = write_log(tmp_path)
     with (log / "run.jsonl").open("ab") as file:

@@ -29,6 +29,7 @@ from time import monotonic_ns
 from typing import Any
 
 import torch
+import torch.cuda.nccl
 
 from suite.frameworks.pytorch.baseline import windows
 from suite.frameworks.pytorch.baseline.windows import Measurement, Missing, Series, repeated
@@ -89,7 +90,16 @@ def _measure(kind: str, seconds: float, burst: float) -> None:
     for size in sizes.sums:
         name = f"gpus.all_reduce_{size >> 10}k"
         found.append((name, partial(all_reduce, name, devices, size, seconds)))
-    windows.measure(found)
+    windows.measure([(name, partial(_fitting, prepare)) for name, prepare in found])
+
+
+def _fitting(prepare: Callable[[], Measurement]) -> Measurement:
+    """What ``prepare`` returns; Missing if the memory of the device is too small."""
+    try:
+        return prepare()
+    except torch.cuda.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        raise Missing("the memory of the device is too small for the buffers") from None
 
 
 def _of_device(
@@ -128,8 +138,9 @@ def _random(device: torch.device, count: int, kind: torch.dtype, seed: int) -> A
 def gemm(name: str, device: torch.device, precision: str, size: int, seconds: float) -> Measurement:
     """``c = a·b`` of square matrices, in bursts."""
     kind, tf32, limit = PRECISIONS[precision]
-    if precision == "tf32" and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
-        raise Missing("TF32 needs compute capability 8.0 or later")
+    needs_ampere = precision in ("tf32", "bf16") and device.type == "cuda"
+    if needs_ampere and torch.cuda.get_device_capability(device) < (8, 0):
+        raise Missing(f"{precision} needs compute capability 8.0 or later")
     a = _random(device, size * size, kind, 1).view(size, size)
     b = _random(device, size * size, kind, 2).view(size, size)
     c = torch.empty_like(a)
@@ -282,8 +293,6 @@ def all_reduce(name: str, devices: list[torch.device], size: int, seconds: float
     """Sums of ``size`` bytes of fp32 over all devices, which all hold the sum afterwards."""
     if len(devices) < 2:
         raise Missing("a sum over devices needs two GPUs at least")
-    import torch.cuda.nccl
-
     nccl: Any = torch.cuda.nccl
     inputs = [torch.full((size // 4,), 1.0 + at, device=device) for at, device in enumerate(devices)]
     outputs = [torch.empty_like(one) for one in inputs]
