@@ -15,6 +15,7 @@ import argparse
 import errno
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -92,10 +93,14 @@ def _measured(args: argparse.Namespace, groups: tuple[str, ...]) -> Path:
             interpreters[group] = environments.ensure(
                 "pytorch", "cuda" if machine.gpus else "cpu", allow_large=args.fetch, progress=progress
             )
-    return measure(
-        groups, interpreters, folder=args.baselines / "logs", disk_folder=args.disk or Path(),
-        quick=args.quick, gpus=len(machine.gpus), report=progress,
-    )  # fmt: skip
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends programs and removes files too
+    try:
+        return measure(
+            groups, interpreters, folder=args.baselines / "logs", disk_folder=args.disk or Path(),
+            quick=args.quick, gpus=len(machine.gpus), report=progress,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _known(folder: Path) -> list[Baseline]:

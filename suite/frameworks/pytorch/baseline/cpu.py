@@ -21,6 +21,7 @@ import torch
 
 from suite.common import baseline_jpeg
 from suite.frameworks.pytorch.baseline import windows
+from suite.frameworks.pytorch.baseline.gpu import gemm_error
 from suite.frameworks.pytorch.baseline.windows import Measurement, Series, repeated
 
 GEMM_CORE, GEMM_ALL = 1024, 2048  # rows and columns
@@ -107,20 +108,6 @@ def gemm(name: str, size: int, threads: int, seconds: float) -> Measurement:
 
     series = Series(name, "FLOP", 2 * size**3, f"{_LIBRARY}, fp32, {size}x{size} times {size}x{size}")
     return repeated(series, with_threads(threads, run), lambda: (gemm_error(a, b, c), 1e-4), seconds)
-
-
-def gemm_error(a: Any, b: Any, c: Any) -> float:
-    """The error of ``c = a·b`` in terms of an element's deviation, √n, by Freivalds' method.
-
-    ``c·v`` is compared with ``a·(b·v)`` in float64 for a vector of ±1: one wrong element anywhere in ``c``
-    shows as about 1/√n, rounding as far less. Freivalds, Probabilistic machines can use less running time
-    (1977).
-    """
-    size = a.shape[0]
-    signs = torch.randint(0, 2, (size, 1), generator=torch.Generator().manual_seed(3)) * 2 - 1
-    v = signs.to(device=a.device, dtype=torch.float64)
-    expected = a.double() @ (b.double() @ v)
-    return float((c.double() @ v - expected).abs().max()) / size
 
 
 def copy(name: str, arrays: Sequence[Any], threads: int, seconds: float) -> Measurement:
