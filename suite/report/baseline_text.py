@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-from suite.compare.baseline_verdict import OK, UNKNOWN, BaselineVerdict, SeriesVerdict
+from suite.compare.baseline_verdict import FAST, OK, UNKNOWN, BaselineVerdict, SeriesVerdict
 from suite.log.safe import safe
 from suite.metrics.baseline import Baseline, Series
 from suite.report.cells import aligned
@@ -74,18 +74,22 @@ def _state(verdict: SeriesVerdict | None) -> str:
 
 def _sentences(verdict: BaselineVerdict) -> list[str]:
     """One line with the verdict, and one for each series that is slow or fast: with n, σ̂ and threshold."""
-    lines = [f"verdict against {AGAINST[verdict.against]}: {verdict.state}"]
+    head = f"verdict against {AGAINST[verdict.against]}: {verdict.state}"
     if verdict.state == UNKNOWN:
         reasons = sorted({one.reason for one in verdict.series if one.reason})
-        lines[0] += f" ({reasons[0]})" if reasons else " (no series was measured)"
+        return [head + (f" ({reasons[0]})" if reasons else " (no series was measured)")]
+    thresholds = [-math.expm1(-one.threshold) for one in verdict.series if one.threshold is not None]
+    least, most = f"{min(thresholds):.1%}", f"{max(thresholds):.1%}"
+    lines = [f"{head} (threshold of a loss: {least if least == most else f'{least} to {most}, by series'})"]
     for one in verdict.series:
         if one.state in (OK, UNKNOWN):
             continue
         assert one.ratio is not None
         assert one.sigma is not None
         assert one.threshold is not None
+        threshold = math.expm1(one.threshold if one.state == FAST else -one.threshold)
         lines.append(
             f"  {one.name} is {one.state}: {one.ratio - 1:+.1%} from the median of n = {one.count}, "
-            f"threshold {one.threshold:.1%}, σ = {one.sigma:.2%}"
+            f"threshold {threshold:+.1%}, σ = {one.sigma:.2%}"
         )
     return lines

@@ -79,7 +79,7 @@ def test_a_slow_machine_fails_the_command_and_a_broken_file_is_named(
     (folder / "broken.json").write_text("{}")
     assert main(["baseline", "--log", str(log), "--baselines", str(tmp_path)]) == 1
     shown = capsys.readouterr()
-    assert "cpu.copy is slow: -50.0% from the median of n = 6, threshold 2.0%" in " ".join(shown.out.split())
+    assert "cpu.copy is slow: -50.0% from the median of n = 6, threshold -2.0%" in " ".join(shown.out.split())
     assert "left out: broken.json" in shown.err
 
 
