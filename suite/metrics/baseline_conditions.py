@@ -51,7 +51,7 @@ def _of_cpu(before: Mapping[str, Any], after: Mapping[str, Any], elapsed: int) -
 def _of_device(before: Mapping[str, Any], after: Mapping[str, Any], elapsed: int) -> list[str]:
     found = []
     if before["foreign_processes"]:
-        found.append(f"{before['foreign_processes']} other processes were on it before the group")
+        found.append(f"other processes were on it before the group: {before['foreign_processes']}")
     cap, usual = after["power_limit_mw"], after["power_limit_default_mw"]
     if cap is not None and usual is not None and cap < usual:
         found.append(f"the power is capped at {cap / 1000:.0f} W; the default is {usual / 1000:.0f} W")

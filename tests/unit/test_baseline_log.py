@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from suite.baseline.sample import machine_identity
+from suite.baseline.sample import sample as take_sample
 from suite.compare.baseline_verdict import verdicts
 from suite.log.safe import safe
 from suite.metrics.baseline import BaselineProblem, Cohort, read_log, read_shared
 from suite.report.baseline_text import text
+from suite.telemetry.nvml import Devices
 from tests.fixtures.baselines import Events, sample, write_log
+from tests.unit.fake_nvml import FakeNvml, h200
 
 Edit = Callable[[Events, dict[str, Any]], None]
 
@@ -161,3 +165,31 @@ def test_a_cohort_is_a_safe_name_of_a_folder() -> None:
     assert (
         Cohort("../../etc (R)\x1b[31m", 4, {"NVIDIA H200": 8}).folder == "etc-r-31m-4-threads-8-x-nvidia-h200"
     )
+
+
+def test_samples_of_gpus_are_what_a_log_accepts(tmp_path: Path) -> None:
+    idle, shared = h200(), h200("GPU-2", pids=[7], unsupported=frozenset({"nvmlDeviceGetCurrPcieLinkWidth"}))
+    devices = Devices(["0", "1"], None, FakeNvml([idle, shared]))
+    without_driver = Devices(["0"], None, FakeNvml([h200()], broken=True))
+
+    def edit(events: Events, header: dict[str, Any]) -> None:
+        events.append(("conditions", take_sample("gpu", "before", devices)))
+        shared.fields = {**shared.fields, 269: ("ullVal", 10**12)}  # lowered clocks
+        events.append(("conditions", take_sample("gpu", "after", devices)))
+        events += [("conditions", take_sample("disk", at, without_driver)) for at in ("before", "after")]
+
+    found = [one for one in read_log(write_log(tmp_path, edit)).conditions if "gpu" in one]
+    assert found[0] == "GPU group: gpu1: other processes were on it before the group: 1"
+    assert found[1].startswith("GPU group: gpu1: clocks were lowered for 1000.0 s")
+    assert found[1].endswith("(sw thermal)")
+    assert len(found) == 2
+
+
+def test_a_machine_is_identified_by_its_id_and_its_gpus(tmp_path: Path) -> None:
+    none, one = Devices([]), Devices(["0"], None, FakeNvml([h200()]))
+    assert machine_identity(none, tmp_path) is None
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/machine-id").write_text("0123456789abcdef\n")
+    identities = [machine_identity(devices, tmp_path) for devices in (none, none, one)]
+    assert identities[0] == identities[1] != identities[2]
+    assert "0123456789abcdef" not in str(identities)
