@@ -89,6 +89,8 @@ def _verdict(against: str, candidate: Baseline, groups: Mapping[str, _Group]) ->
                 "earlier baselines of this machine" if against == "self" else "other machines of this kind"
             )
             reason = f"{least} {things} are needed, {count} found"
+            if candidate.machine is None and against == "self":
+                reason = "earlier baselines cannot be recognised: /etc/machine-id is missing or empty"
             found.append(SeriesVerdict(name, UNKNOWN, count, reason=reason))
             continue
         sigma = max(float(robust_deviation(group.figures)), group.retest)

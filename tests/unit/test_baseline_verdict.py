@@ -80,6 +80,10 @@ def test_other_methods_later_baselines_and_unnamed_machines_do_not_count() -> No
     ]
     found = verdicts(baseline(99, RATES, "m"), others)
     assert {one.count for verdict in found for one in verdict.series} == {0}
+    unnamed = against(verdicts(baseline(99, RATES, None), others), "self")
+    assert {one.reason for one in unnamed.series} == {
+        "earlier baselines cannot be recognised: /etc/machine-id is missing or empty"
+    }
 
 
 def test_one_bad_earlier_baseline_in_five_hides_nothing() -> None:
