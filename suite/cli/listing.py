@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "preprocess": "measure the conversion of a workload's images, and convert them",
     },
     "Machine and images": {
+        "baseline": "measure the machine itself, and compare it with earlier and with equal machines",
         "doctor": "check whether this machine can run the suite, and show the fixes",
         "environments": "make the environments of the frameworks",
         "image list": "show each pair's base image, its needs, and whether closed accepts it",

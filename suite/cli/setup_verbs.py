@@ -44,6 +44,24 @@ SETUP_VERBS = (
         overrides=CONVERSION, hydra=True,
     ),
     Verb(
+        "baseline", "suite.cli.baseline", (
+            Option("quick", "shorter windows: the group cpu takes less than a minute", switch=True),
+            Option("group", "measure only this group", ("all", "cpu", "gpu", "disk"), default="all"),
+            Option(
+                "disk", "measure the disk of this folder, by fio on files that are removed afterwards",
+                metavar="DIR", type=Path,
+            ),
+            Option(
+                "log", "measure nothing: check and show this log", metavar="DIR", type=Path,
+            ),
+            Option(
+                "baselines", "where baselines are kept", metavar="DIR", default="baselines", type=Path
+            ),
+            run.FETCH,
+        ),
+        storage_code=15,
+    ),
+    Verb(
         "doctor", "suite.cli.doctor", (
             replace(run.WORKLOAD, help="whose data and images (default: all)"),
             replace(run.FRAMEWORK, help="whose images must fit (default: all, as hints)", many=True),

@@ -28,6 +28,7 @@ HOST = (
     "sweep",
     "replay",
     "doctor",
+    "baseline",
     "cli",
 )
 JUDGE = (
