@@ -10,7 +10,7 @@ SHELL := bash
 .SUFFIXES:
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 
-VERBS := node run ab matrix scale quality bench-overhead check summary compare plot site report export import \
+VERBS := node run ab matrix sweep scale quality bench-overhead check summary compare plot site report export import \
          audit audit-replay audit-perturb quote verify-quote keygen register system submit check-submissions coverage data preprocess \
          doctor environments fetch image images image-list image-build image-publish image-lock image-lock-check bench-peers
 WITH_TESTS := equivalence test-pair

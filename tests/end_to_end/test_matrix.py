@@ -98,7 +98,7 @@ def test_cells_without_a_score_are_recorded_and_the_others_run(tmp_path: Path) -
     done = matrix(tmp_path, *options, f"framework.python={sys.executable}")
     assert done.returncode == 1, done.stderr
     assert "No module named 'torch'" in done.stdout
-    failed = [line for line in (tmp_path / "matrix.jsonl").read_text().splitlines() if '"failed"' in line]
+    failed = [line for line in (tmp_path / "journal.jsonl").read_text().splitlines() if '"error"' in line]
     assert [json.loads(line)["exit_code"] for line in failed] == [13, 13]
 
     memory = matrix(tmp_path, *OPTIONS, "--phase", "train", "batch=4000000000000", "precision=fp32,tf32")
