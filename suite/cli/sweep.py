@@ -51,6 +51,8 @@ def main(args: argparse.Namespace) -> int:
     sweep = sha256_hex(identity)[:12]
     lines = journal.read(args.results_dir)
     planned = tuple(_without_timed_out(one, lines, code, args.timeout) for one in planned)
+    if study is not None:  # a study asks for what it asks for: what this version refuses is skipped
+        planned = tuple(_skipped_if_refused(one) for one in planned)
     seed = args.seed
     if seed is None:
         seed = journal.last_seed(args.results_dir, sweep)
@@ -71,13 +73,15 @@ def main(args: argparse.Namespace) -> int:
         return 0
     begun = journal.SweepLine(sweep, seed or 0, len(cells))
     ran = execution.run_cells(planned, args.results_dir, code, steps, begun, args.timeout)
-    references = [entry for _, entry in sorted({**earlier, **ran.references}.items())]
+    references = {**earlier, **ran.references}
+    if 0 in references:
+        ran.entries[runnable[0]] = references[0]
     table = sweep_table.SweepTable(
         tuple(
             sweep_table.SweepRow(dict(one.partition("=")[::2] for one in cell.options), entry, published)
             for cell, entry, published in zip(cells, ran.entries, _published(cells, study), strict=True)
         ),
-        tuple(references),
+        tuple(entry for _, entry in sorted(references.items())),
         tuple(study.findings) if study is not None else (),
         tuple(study.sources) if study is not None else (),
         begun.seed,
@@ -176,6 +180,13 @@ def _without_timed_out(
     if last.timeout_s is None or last.timeout_s < timeout_s:
         return one
     return replace(one, entry=replace(one.entry, status=TIMED_OUT, why=last.reason))
+
+
+def _skipped_if_refused(one: PlannedCell) -> PlannedCell:
+    from suite.report.grid import FAILED, NOT_AVAILABLE
+
+    refused = one.entry.row is None and one.entry.status == FAILED
+    return replace(one, entry=replace(one.entry, status=NOT_AVAILABLE)) if refused else one
 
 
 def _published(cells: Sequence[Cell], study: Sweep | None) -> list[Mapping[str, str]]:

@@ -71,7 +71,7 @@ def announce(planned: Sequence[PlannedCell], references: int = 0) -> None:
     done = sum(one.entry.row is not None for one in planned)
     absent = sum(one.entry.status == NOT_AVAILABLE for one in planned)
     refused = len(planned) - len(left) - done - absent
-    line = f"{len(planned)} cells: {done} done, {absent} N/A, {len(left)} to run"
+    line = f"{len(planned)} cells: {done} done, {absent} skipped, {len(left)} to run"
     line += f", {refused} refused" if refused else ""
     line += f", and {references} more runs of the reference cell" if references else ""
     if known:
@@ -94,7 +94,7 @@ def listing(planned: Sequence[PlannedCell]) -> str:
     """One line for each cell: state, time, title, reason."""
     lines = []
     for one in planned:
-        state = "to run" if one.to_run else "done" if one.entry.row is not None else one.entry.status
+        state = "to run" if one.to_run else "done" if one.entry.row is not None else one.entry.outcome
         time = _time(one) if one.to_run else ""
         lines.append(f"{state:<7} {time:>7}  {one.cell.title}  {one.entry.why}".rstrip())
     return "\n".join(lines)

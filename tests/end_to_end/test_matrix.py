@@ -79,14 +79,14 @@ def test_interrupted_matrix_continues_with_the_next_cell(tmp_path: Path) -> None
 
     resumed = matrix(tmp_path, *OPTIONS)
     assert resumed.returncode == 0, resumed.stderr
-    assert "2 cells: 1 done, 0 N/A, 1 to run" in resumed.stderr
+    assert "2 cells: 1 done, 0 skipped, 1 to run" in resumed.stderr
     assert resumed.stdout.count("samples/s") == 2
     results = finished(tmp_path)
     assert len(results) == 2
 
     again = matrix(tmp_path, *OPTIONS, "--format", "json")
     assert again.returncode == 0
-    assert "2 done, 0 N/A, 0 to run" in again.stderr
+    assert "2 done, 0 skipped, 0 to run" in again.stderr
     (table_again,) = json.loads(again.stdout)["tables"]
     assert sorted(cell["run_id"] for cell in table_again["cells"]) == results
     assert finished(tmp_path) == results

@@ -199,7 +199,7 @@ def test_several_values_of_a_make_variable_are_an_axis_of_a_matrix(
 ) -> None:
     only = ("WORKLOAD=ncf", "FRAMEWORK=pytorch", "PHASE=train", f"RESULTS_DIR={tmp_path}", "DRY=1")
     assert main(("--make", "matrix", *only, "BATCH=256,512")) == 0
-    assert "2 cells: 0 done, 0 N/A, 2 to run" in capfd.readouterr().err
+    assert "2 cells: 0 done, 0 skipped, 2 to run" in capfd.readouterr().err
 
 
 def test_matrix_takes_hyperparameters_of_any_workload() -> None:
