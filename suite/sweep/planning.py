@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -27,6 +28,7 @@ from suite.sweep import journal
 from suite.sweep.cells import Cell
 from suite.sweep.estimate import guessed_seconds
 from suite.sweep.results import FinishedResult, configuration, finished_results
+from suite.telemetry.reading import compact_list
 
 _DISK = "disk="  # the axis that names folders of datasets
 _DEFAULTS = {  # of options that a cell without a plan does not set
@@ -143,7 +145,8 @@ def _plan_cell(
         return PlannedCell(cell, replace(entry, status=FAILED, why=_one_line(error)), None, error.code)
     entry = replace(_entry(key, plan.division, settings), limits=_conditions(plan))
     expected = configuration(plan, custom)
-    same = [result for result in known if result.configuration == expected]
+    affinity = plan.affinity if plan.affinity != compact_list(sorted(os.sched_getaffinity(0))) else None
+    same = [one for one in known if (one.configuration, one.affinity) == (expected, affinity)]
     return PlannedCell(
         cell,
         _accepted(same, code, plan) or entry,
@@ -218,6 +221,8 @@ def _number(text: str) -> int | str:
 def _conditions(plan: Plan) -> str:
     """The limits of a plan, its loader and storage format, as text of the tables."""
     limits = {name: getattr(plan.limits, name) for name in ("cpus", "cpuset", "memory_bytes")}
+    if plan.affinity is not None:
+        limits["affinity"] = plan.affinity
     return conditions_text(limits, plan.settings.loader, plan.settings.storage)
 
 
