@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from suite import workloads
@@ -30,6 +31,7 @@ from suite.sweep.estimate import guessed_seconds
 from suite.sweep.results import FinishedResult, configuration, finished_results
 from suite.telemetry.reading import compact_list
 
+_ALIKE = ("workload", "framework", "mode", "scale", "telemetry")
 _DISK = "disk="  # the axis that names folders of datasets
 _DEFAULTS = {  # of options that a cell without a plan does not set
     "phase": "train",
@@ -74,17 +76,27 @@ def plan_cells(
     """
     machine = machine or detect_machine()
     known = finished_results(results)
-    measured_on = {line.run_id: _disk(line.options) for line in journal.read(results) if line.run_id}
+    lines = journal.read(results)
+    measured_on = {line.run_id: _disk(line.options) for line in lines if line.run_id}
+    took = {
+        kind: [line.seconds for line in lines if line.seconds and _kind(line.options) == kind]
+        for kind in {_kind(line.options) for line in lines if line.seconds}
+    }
     find = cache(engines.find)
     planned = []
     with composer() as compose:
         for cell in cells:
             disk = _disk(cell.options)
             same_disk = [one for one in known if measured_on.get(one.folder.name, "") == disk]
-            planned.append(
-                _plan_cell(cell, same_disk, path_options, code, machine, find, compose, disks or {})
-            )
+            one = _plan_cell(cell, same_disk, path_options, code, machine, find, compose, disks or {})
+            alike = took.get(_kind(cell.options))
+            planned.append(replace(one, guess=median(alike)) if alike and one.to_run else one)
     return tuple(planned)
+
+
+def _kind(options: Iterable[str]) -> tuple[str, ...]:
+    """The options by which runs take about as long as each other, for a guess."""
+    return tuple(sorted(one for one in options if one.partition("=")[0] in _ALIKE))
 
 
 def _disk(options: Iterable[str]) -> str:
