@@ -27,6 +27,7 @@ from suite.plan.options import by_name
 if TYPE_CHECKING:
     from suite.sweep.cells import Cell
     from suite.sweep.grid import Axes
+    from suite.sweep.journal import JournalLine
     from suite.sweep.planning import PlannedCell
     from suite.sweep.studies import Sweep
 
@@ -51,16 +52,17 @@ def main(args: argparse.Namespace) -> int:
     sweep = sha256_hex(identity)[:12]
     lines = journal.read(args.results_dir)
     planned = tuple(_without_timed_out(one, lines, code, args.timeout) for one in planned)
-    if study is not None:  # a study asks for what it asks for: what this version refuses is skipped
+    if study is not None:  # its cells were not chosen for this version: what is refused is skipped
         planned = tuple(_skipped_if_refused(one) for one in planned)
     seed = args.seed
     if seed is None:
         seed = journal.last_seed(args.results_dir, sweep)
-    earlier = execution.earlier_references(lines, args.results_dir, sweep)
     runnable = [index for index, one in enumerate(planned) if one.to_run or one.entry.row is not None]
     left = [index for index, one in enumerate(planned) if one.to_run]
     if seed is None and not args.dry:
         seed = secrets.randbelow(2**32)
+    first = cells[runnable[0]].options if runnable else ()
+    earlier = execution.earlier_references(lines, args.results_dir, sweep, first)
     steps = steps_of(runnable, left, earlier.keys(), seed or 0)
     if study is not None:
         progress(f"{study.study} ({'; '.join(study.sources)})" if study.sources else study.study)
@@ -167,14 +169,13 @@ def _disks(path: Path | None) -> Mapping[str, Path]:
 
 
 def _without_timed_out(
-    one: PlannedCell, lines: Sequence[object], code: str, timeout_s: float | None
+    one: PlannedCell, lines: Sequence[JournalLine], code: str, timeout_s: float | None
 ) -> PlannedCell:
     """``one``, not to be run if it reached a time limit before that was no shorter than ``timeout_s``."""
     from suite.report.grid import TIMED_OUT
     from suite.sweep import journal
 
-    cells = [line for line in lines if isinstance(line, journal.JournalLine)]
-    last = journal.latest(cells, one.cell.options, code)
+    last = journal.latest(lines, one.cell.options, code)
     if not one.to_run or timeout_s is None or last is None or last.outcome != "timeout":
         return one
     if last.timeout_s is None or last.timeout_s < timeout_s:

@@ -204,11 +204,13 @@ def _line(one: PlannedCell, entry: GridEntry, code: str, exit_code: int | None, 
     )
 
 
-def earlier_references(lines: Sequence[JournalLine], results: Path, sweep: str) -> Mapping[int, GridEntry]:
-    """The measurements of the reference cell that earlier commands of this sweep made, by number."""
+def earlier_references(
+    lines: Sequence[JournalLine], results: Path, sweep: str, options: tuple[str, ...]
+) -> Mapping[int, GridEntry]:
+    """The measurements of the reference cell, which has ``options``, by earlier commands of this sweep."""
     found = {}
     for line in lines:
-        measured = line.sweep == sweep and line.outcome == OUTCOMES["accepted"]
+        measured = (line.sweep, line.options, line.outcome) == (sweep, options, OUTCOMES["accepted"])
         if measured and line.reference is not None and (results / line.run_id).is_dir():
             found[line.reference] = entry_of(row_of(results / line.run_id))
     return found
