@@ -120,7 +120,7 @@ def _text(value: object) -> str:
 
 
 def _published(path: Path) -> Iterator[Published]:
-    """The rows of a CSV: platform, value, unit and options of a run; none without the file."""
+    """The rows of a CSV (platform, value, unit, options), at reference scale; none without the file."""
     if not path.is_file():
         return
     with path.open(newline="", encoding="utf-8") as file:
@@ -131,7 +131,8 @@ def _published(path: Path) -> Iterator[Published]:
                 raise BadConfiguration(
                     f"{path.name}, line {number}: expected platform, value (a number) and unit, found {row}"
                 ) from error
-            yield Published(platform, {name: text for name, text in row.items() if text}, value, unit)
+            options = {name: text for name, text in row.items() if text}
+            yield Published(platform, {"scale": "reference", **options}, value, unit)
 
 
 def _load(path: Path) -> Any:

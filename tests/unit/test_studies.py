@@ -14,6 +14,7 @@ from suite.cli.overrides import check_overrides
 from suite.contract.traits import framework_names
 from suite.plan.options import by_name
 from suite.sweep import studies
+from suite.sweep.grid import with_axes
 from suite.sweep.studies import SWEEPS
 
 NAMES = ("gpu_cloud", "mxnet_hardware", "p100_scaling", "tensorflow_2017", "titan_rtx_2019")
@@ -156,6 +157,12 @@ def test_every_published_figure_belongs_to_a_cell() -> None:
     study = read_sweep("tensorflow_2017")
     assert len(study.published) == 125
     assert all(any(one.describes(cell) for cell in study.cells) for one in study.published)
+
+
+def test_no_published_figure_is_beside_a_small_model() -> None:
+    study = read_sweep("tensorflow_2017")
+    small = with_axes(study.cells, {"scale": ("mini",)})
+    assert not any(one.describes(cell) for cell in small for one in study.published)
 
 
 def test_titan_rtx_2019_has_the_batches_of_training_and_inference() -> None:
