@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suite.log.safe import safe
+from suite.log.units import count, significant
 from suite.report.cells import aligned, escaped, markdown_table
 from suite.report.grid import OUTCOMES, GridEntry
 from suite.report.summary import harmless
@@ -81,8 +82,8 @@ class SweepTable:
         values = tuple(one.value for one in metrics if one is not None and one.value is not None)
         unit = next((one.row.unit for one in self.references if one.row is not None), "")
         short = len(values) < 2
-        reason = f"{len(values)} measured; a sweep of more than ten cells has several" if short else ""
-        return Drift(values, unit, reason)
+        reason = f"{count(len(values), 'throughput')}; drift needs two, as in a sweep of more than ten cells"
+        return Drift(values, unit, reason if short else "")
 
     def counts(self) -> str:
         """How many cells have each outcome."""
@@ -149,7 +150,7 @@ def _heading(table: SweepTable) -> str:
     devices = dict.fromkeys(row.entry.device for row in table.rows if row.entry.device)
     on = f"; on {', '.join(devices)}" if devices else ""
     common = f"{table.common}; " if table.common else ""
-    return safe(f"{common}{len(table.rows)} cells: {table.counts()}{on}", 600)
+    return safe(f"{common}{count(len(table.rows), 'cell')}: {table.counts()}{on}", 600)
 
 
 def _heads(table: SweepTable) -> list[str]:
@@ -175,10 +176,10 @@ def _footnotes(table: SweepTable) -> list[str]:
         if row.entry.outcome != "ok" and row.entry.why:
             cell = " ".join(f"{name}={row.options[name]}" for name in table.axes if name in row.options)
             causes.setdefault((row.entry.outcome, row.entry.why), []).append(cell)
-    lines = [
-        safe(f"{outcome}: {why} [{cells[0]}{f' and {len(cells) - 1} more' if len(cells) > 1 else ''}]", 600)
-        for (outcome, why), cells in causes.items()
-    ]
+    lines = []
+    for (outcome, why), cells in causes.items():
+        named = cells[0] + (f" and {len(cells) - 1} more" if len(cells) > 1 else "")
+        lines.append(safe(f"{outcome}: {why}" + (f" [{named}]" if named else ""), 600))
     lines += [_drift(table)] if table.references else []
     lines += [safe(f"{PUBLISHED}: {text}", 600) for text in table.findings]
     if table.platforms or table.findings:
@@ -192,7 +193,7 @@ def _drift(table: SweepTable) -> str:
     drift = table.drift
     if drift.change is None or drift.spread is None:
         return f"reference cell: {drift.reason}"
-    values = ", ".join(f"{value:,.4g}" for value in drift.throughputs)
+    values = ", ".join(significant(value) for value in drift.throughputs)
     return (
         f"reference cell, in order: {values} {drift.unit}/s; {100 * drift.change:+.1f} % from first to last, "
         f"range {100 * drift.spread:.1f} %"

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import mean
 
 from suite.compare.result_row import OOM, row_of
+from suite.log.units import count
 from suite.plan.errors import Unsupported
 from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, OUTCOMES, TIMED_OUT, GridEntry, entry_of
 from suite.sweep import journal
@@ -71,7 +72,7 @@ def announce(planned: Sequence[PlannedCell], references: int = 0) -> None:
     done = sum(one.entry.row is not None for one in planned)
     absent = sum(one.entry.status == NOT_AVAILABLE for one in planned)
     refused = len(planned) - len(left) - done - absent
-    line = f"{len(planned)} cells: {done} done, {absent} skipped, {len(left)} to run"
+    line = f"{count(len(planned), 'cell')}: {done} done, {absent} skipped, {len(left)} to run"
     line += f", {refused} refused" if refused else ""
     line += f", and {references} more runs of the reference cell" if references else ""
     if known:

@@ -82,7 +82,9 @@ def test_json_and_csv_have_numbers_or_null(table: SweepTable) -> None:
 
 def test_drift_of_a_single_measurement_is_null_with_the_reason(table: SweepTable) -> None:
     one = replace(table, references=table.references[:1])
-    assert "reference cell: 1 measured; a sweep of more than ten cells has several" in to_text(one)
+    assert "reference cell: 1 throughput; drift needs two, as in a sweep of more than ten cells" in to_text(
+        one
+    )
     assert json.loads(to_json(one))["reference"]["change"] is None
 
 
