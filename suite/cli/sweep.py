@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
         ),
         tuple(entry for _, entry in sorted(references.items())),
         tuple(study.findings) if study is not None else (),
-        tuple(study.sources) if study is not None else (),
+        (study.sources or (study.study,)) if study is not None else (),
         begun.seed,
     )
     print(sweep_table.WRITERS[args.format](table), end="")
