@@ -75,6 +75,17 @@ def share(text: str) -> float:
     return value
 
 
+def seconds(text: str) -> float:
+    """A time above 0, in seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, found {text}")
+    return value
+
+
 def since(text: str) -> str:
     """A time in UTC as a log writes it, from a date, a time, or an age in hours or days."""
     if age := re.fullmatch(r"([0-9]{1,4})([hd])", text):

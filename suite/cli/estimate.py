@@ -5,17 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 
-from suite.contract import MEASURED_STEPS, WARMUP_STEPS, ConversionKey
 from suite.log.units import count, significant, span
 from suite.plan.custom import custom_code
 from suite.plan.errors import Refusal
 from suite.plan.plan import Plan
+from suite.sweep.estimate import flop_on_processor, guessed_seconds
 from suite.sweep.results import last_run
-from suite.workloads import specification
 
-_START_SECONDS = 15  # a fresh process: imports and set-up
-_STEP_SECONDS = {"mini": 0.1, "reference": 0.5}  # an estimate, printed as one
-_CORE_FLOP = 30e9  # per second that training reaches on one core of a current processor, as an estimate
 _HOUR = 3600.0
 
 
@@ -28,18 +24,13 @@ def expected_time(plan: Plan) -> tuple[float | None, str]:
     if plan.settings.mode == "quality":
         usual = "minutes" if plan.key.scale == "mini" else "hours or days"
         return None, f"until the target is reached: {usual} per repeat"
-    fixed = _START_SECONDS + (plan.soak_ns + plan.tail_ns / plan.repeats) / 1e9
-    steps = (WARMUP_STEPS + MEASURED_STEPS) * _STEP_SECONDS[plan.key.scale]
+    guess = guessed_seconds(plan)
+    if guess is None:
+        return None, "not known: it depends on disks and processor"
     reason = "the results folder has no run of these settings"
-    if isinstance(plan.key, ConversionKey):
-        if plan.key.scale == "reference":
-            return None, "not known: it depends on disks and processor"
-    elif plan.key.scale == "reference" and plan.device == "cpu":
-        flop = specification(plan.key.workload).window_flop(plan.key)
+    if (flop := flop_on_processor(plan)) is not None:
         reason += f", and {significant(plan.repeats * flop / 1e12)} TFLOP are many for a processor"
-        steps = 1.2 * flop / (_CORE_FLOP * plan.threads)  # with warm-up, soak and tail
-    seconds = plan.repeats * (fixed + steps)
-    return seconds, f"about {span(seconds)}, a guess: {reason}"
+    return guess, f"about {span(guess)}, a guess: {reason}"
 
 
 def warnings_of(plan: Plan) -> list[str]:

@@ -9,6 +9,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "node": "take part in a run on several machines; launchers start it",
         "ab": "run two sides interleaved, and compare them",
         "matrix": "run every cell of a grid that has no result yet, and show one table",
+        "sweep": "run a grid of options in random order, resumable, and show one table",
         "scale": "compare several devices with one, and show where throughput is lost",
         "quality": "train every pair to its target, and show what each reached",
         "bench-overhead": "measure the cost of timestamps and telemetry",

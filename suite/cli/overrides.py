@@ -19,6 +19,7 @@ _WITH_VALUE = (  # flags of Hydra that take the next argument
     *("-c", "--cfg", "-p", "--package", "-cp", "--config-path", "-cn", "--config-name"),
     *("-cd", "--config-dir", "--experimental-rerun"),
 )
+_WITH_AXES = ("matrix", "sweep")
 _EXAMPLE = "expected OPTION=VALUE such as batch=256"
 
 
@@ -49,13 +50,14 @@ def split_arguments(argv: Iterable[str]) -> tuple[list[str], list[str]]:
 def check_overrides(argv: Iterable[str], *, verb: str = "run") -> None:
     """BadConfiguration for text that is no option, an unknown option, and an unknown or missing group.
 
-    Groups are workload, framework, runtime and launcher. In a matrix an option may have several values.
+    Groups are workload, framework, runtime and launcher. In a matrix or a sweep an option may have several
+    values.
     """
     flags, options = split_arguments(argv)
     if any(flag in _ANSWERED for flag in flags):
         return
     given = {name.lstrip("+"): value for name, value in _pairs(options)}
-    _refuse_unknown(given, several_workloads=verb == "matrix")
+    _refuse_unknown(given, several_workloads=verb in _WITH_AXES)
     if not any(flag.startswith(("-cd", "--config-dir")) for flag in flags):  # it may have its own experiments
         _refuse_experiment(given.get("experiment"))
     known = by_name()
@@ -78,7 +80,7 @@ def check_overrides(argv: Iterable[str], *, verb: str = "run") -> None:
                     f"{group}: expected conf/{group}/{value}.yaml, found no such file; write it "
                     f"(docs/adding-a-{group}.md)"
                 )
-    if verb != "matrix" and not any(flag in _SWEEP for flag in flags):
+    if verb not in _WITH_AXES and not any(flag in _SWEEP for flag in flags):
         _refuse_several_values(verb, options, given)
 
 
@@ -148,17 +150,21 @@ def _paths(tree: Any, prefix: str) -> Iterator[str]:
 
 
 def _refuse_experiment(name: str | None) -> None:
-    """BadConfiguration for an experiment that is not there, or a grid of runs: `suite matrix` runs those."""
-    from suite.sweep.cells import experiment_file, is_grid
-
+    """BadConfiguration for an experiment that is not there, and for a sweep, which is a grid of runs."""
     if name is None or not name.isidentifier():  # none, or a list of them
         return
-    experiment_file(name)
-    if is_grid(name):
+    if (PROJECT / "conf" / "experiment" / f"{name}.yaml").is_file():
+        return
+    grids = sorted(path.stem for path in (PROJECT / "conf" / "sweep").glob("*.yaml"))
+    if name in grids:
         raise BadConfiguration(
             f"experiment: expected the settings of one run, found a grid of them; run it with "
-            f"`python -m suite matrix --experiment {name}` (make matrix EXPERIMENT={name})"
+            f"`python -m suite sweep --sweep {name}` (make sweep SWEEP={name})"
         )
+    raise BadConfiguration(
+        f"experiment: expected the name of a file in conf/experiment, found {name!r}; "
+        f"`make sweep SWEEP=NAME` runs the grids {', '.join(grids)}"
+    )
 
 
 def _refuse_several_values(verb: str, options: Sequence[str], given: Mapping[str, str]) -> None:
@@ -173,14 +179,10 @@ def _refuse_several_values(verb: str, options: Sequence[str], given: Mapping[str
         refusal = f"{name}: expected one value, found {value}"
         if verb != "run":
             raise BadConfiguration(f"{refusal}; give one to each `make {verb}`")
-        shown = {one: given[one] for one in ("workload", "framework", "phase") if one in given} | {
-            name: value
-        }
-        matrix = " ".join(
-            f"{one.upper()}={text}" if one in by_name() else f"ARGS={one}={text}"
-            for one, text in shown.items()
-        )
+        flags = ("workload", "framework", "phase")
+        shown = [f"{one.upper()}={given[one]}" for one in flags if one in given]
+        shown += [] if name in flags else [f'GRID="{name}={value}"']
         raise BadConfiguration(
-            f"{refusal}; `make matrix {matrix}` runs each value and shows one table; -m (make: ARGS=-m) runs "
-            "each as Hydra does"
+            f"{refusal}; `make sweep {' '.join(shown)}` runs each value and shows one table; -m (make: "
+            "ARGS=-m) runs each as Hydra does"
         )

@@ -109,10 +109,10 @@ def _free(path: Path, force: bool) -> Path:
 
 
 def _results(sandbox: Sandbox, folders: list[Path]) -> Iterator[tuple[Measured, Path]]:
-    """The results under ``folders``, one for each log, and the N/A cells of a matrix's journal."""
+    """The results under ``folders``, one for each log, and the N/A cells of the journal."""
     from suite.compare.result_row import ResultRow, result_folders
     from suite.figures.results import Measured
-    from suite.report.grid import NOT_AVAILABLE, entry_of
+    from suite.report.grid import NOT_AVAILABLE, OUTCOMES, entry_of
     from suite.sandbox.sandbox import LimitsError, TaskError
     from suite.sweep import journal
 
@@ -131,10 +131,10 @@ def _results(sandbox: Sandbox, folders: list[Path]) -> Iterator[tuple[Measured, 
             yield Measured(entry.group, settings, entry.status, entry.why, row, repeats, code), path
     for folder in folders:
         for line in journal.read(folder):
-            if line.status == NOT_AVAILABLE:
+            if line.outcome == OUTCOMES[NOT_AVAILABLE] and line.group:
                 settings = {name.removesuffix("_per_device"): value for name, value in line.key.items()}
                 division, scale, data, mode = line.group
-                yield Measured((division, scale, data, mode), settings, line.status, line.reason), folder
+                yield Measured((division, scale, data, mode), settings, NOT_AVAILABLE, line.reason), folder
 
 
 def _curves(sandbox: Sandbox, found: dict[Measured, Path], metric: str) -> list[Figure]:

@@ -15,27 +15,28 @@ UNFINISHED, INTERRUPTED = 1, 130
 
 def main(args: argparse.Namespace) -> int:
     """Plan, run and show; the exit code as above."""
-    from suite.cli.matrix import split_overrides
+    from suite.cli.matrix import matrix_axes, split_overrides
     from suite.plan.code import code_digest
     from suite.report import targets
     from suite.sweep import execution
-    from suite.sweep.cells import filter_cells, quality_cells, with_options
+    from suite.sweep.cells import filter_cells, quality_cells
+    from suite.sweep.grid import with_axes
     from suite.sweep.planning import plan_cells
 
     paths, options = split_overrides(args.overrides, args.results_dir)
     filters = {name: [value for value in getattr(args, name).split(",") if value] for name in _FILTERS}
-    cells = with_options(filter_cells(quality_cells(args.seeds), **filters), options)
+    cells = with_axes(filter_cells(quality_cells(args.seeds), **filters), matrix_axes(options))
     code = code_digest()
     planned = plan_cells(cells, args.results_dir, paths, code)
     execution.announce(planned)
     if args.dry:
         print(execution.listing(planned))
         return 0
-    entries, interrupted = execution.run_cells(planned, args.results_dir, paths, code)
-    rows = targets.quality_rows(entries)
+    ran = execution.run_cells(planned, args.results_dir, code)
+    rows = targets.quality_rows(ran.entries)
     write = {"text": targets.to_text, "md": targets.to_markdown, "json": targets.to_json}[args.format]
     print(write(rows), end="")
-    if interrupted:
+    if ran.interrupted:
         execution.print_progress("interrupted: the same command continues with the next run")
         return INTERRUPTED
     return 0 if all(row.done for row in rows) else UNFINISHED

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from suite.compare.scaling_set import Group
     from suite.harness.run import Outcome
     from suite.plan.plan import Plan
+    from suite.sweep.journal import JournalLine
     from suite.sweep.scaling import PlannedSet
 
-REJECTED = 1
+REJECTED, OUT_OF_MEMORY, TIMED_OUT = 1, 21, 23
 
 
 def main(args: argparse.Namespace) -> int:
@@ -43,10 +45,11 @@ def main(args: argparse.Namespace) -> int:
     options = [f"workload={args.workload}", f"framework={args.framework}", *options]
     check_overrides(options, verb="scale")
     cause = args.cause or None
-    planned = plan_set([*options, *paths], _counts(args.devices), args.scaling, cause, code_digest())
+    digest = code_digest()
+    planned = plan_set([*options, *paths], _counts(args.devices), args.scaling, cause, digest)
     if args.dry:
         return _show_plan(planned)
-    code = _measure_missing(planned)
+    code = _measure_missing(planned, options, digest)
     if code == INTERRUPTED:
         progress("interrupted: the same command continues with the next group")
         return code
@@ -108,34 +111,58 @@ def _show_plan(planned: PlannedSet) -> int:
     return code
 
 
-def _measure_missing(planned: PlannedSet) -> int:
+def _measure_missing(planned: PlannedSet, options: Sequence[str], code: str) -> int:
     """Measure the groups that are not complete and accepted, and keep the set after each.
 
-    Returns 0, or the exit code of the first run that failed.
+    Returns 0, or the exit code of the first run that failed. ``options`` and ``code`` are for the journal.
     """
     from suite.sweep import journal
+    from suite.sweep.execution import Task, run_in_order
     from suite.sweep.scaling import stored_set, write_set
 
-    results, code = planned.folder.parent.parent, 0
+    results, failed = planned.folder.parent.parent, 0
     with storage_problems():
         results.mkdir(parents=True, exist_ok=True)
-    with storage_problems(), journal.locked(results):
+    with storage_problems(), journal.locked(results) as lock:
         content = stored_set(planned)
         write_set(planned.folder, content)  # a newly declared cause may be all that a group lacked
         done = _accepted(planned)
         left = [devices for devices in planned.plans if devices not in done]
         progress(_announcement(planned, left))
-        for number, devices in enumerate(left, 1):
-            progress(f"[{number}/{len(left)}] {devices} devices: {', '.join(content.arms)}, interleaved")
+
+        def measure(devices: int) -> journal.JournalLine | None:
+            nonlocal content, failed
             outcomes = _measure(planned.plans[devices], devices)
-            failed = [one.exit_code for one in outcomes.values() if one.exit_code]
-            typed = [one for one in failed if one != INTERRUPTED]
-            if failed and not typed:
-                return INTERRUPTED
-            code = code or next(iter(typed), 0)
-            content = content.with_group(_group(devices, outcomes))
+            codes = [one.exit_code for one in outcomes.values() if one.exit_code]
+            typed = [one for one in codes if one != INTERRUPTED]
+            if codes and not typed:
+                return None
+            failed = failed or next(iter(typed), 0)
+            group = _group(devices, outcomes)
+            content = content.with_group(group)
             write_set(planned.folder, content)
-    return code
+            return _line(planned, group, [*options, f"devices={devices}"], code)
+
+        tasks = [
+            Task(
+                f"{devices} devices: {', '.join(content.arms)}, interleaved",
+                planned.seconds(devices),
+                partial(measure, devices),
+            )
+            for devices in left
+        ]
+        return INTERRUPTED if run_in_order(tasks, lock) else failed
+
+
+def _line(planned: PlannedSet, group: Group, options: Sequence[str], code: str) -> JournalLine:
+    """The end of a group for the journal."""
+    from suite.sweep.journal import JournalLine
+
+    failure, name = group.failure, planned.folder.name
+    if failure is None:
+        return JournalLine(tuple(options), code, "ok", 0, "", sweep=name)
+    outcome = {OUT_OF_MEMORY: "oom", TIMED_OUT: "timeout"}.get(failure.exit_code, "error")
+    return JournalLine(tuple(options), code, outcome, failure.exit_code, failure.message, sweep=name)
 
 
 def _measure(plans: Mapping[str, Plan], devices: int) -> dict[str, Outcome]:

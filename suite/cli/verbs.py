@@ -29,6 +29,7 @@ from suite.cli.arguments import (
     format_of,
     only,
     positional,
+    seconds,
     share,
     since,
 )
@@ -49,9 +50,27 @@ _ALL = (
     ),
     Verb(
         "matrix", "suite.cli.matrix", (
-            Option("experiment", "a study of conf/experiment, or a path to a .yaml", metavar="NAME"),
+            Option("sweep", "a study or grid of conf/sweep, or a path to a .yaml", metavar="NAME"),
             *(only("workload"), only("framework"), only("phase"), *SWEEP),
             format_of("text", "md", "csv", "json"),
+        ),
+        SWEEP_OVERRIDES, storage_code=15,
+    ),
+    Verb(
+        "sweep", "suite.cli.sweep", (
+            Option("grid", "axes and their values", metavar="'batch=32,64 runtime.cpus=1,2'", default=""),
+            Option("sweep", "a study or grid of conf/sweep, or a path to a .yaml", metavar="NAME"),
+            *(replace(only(name), help=f"this {name}; several with commas")
+              for name in ("workload", "framework", "phase")),
+            Option(
+                "seed", "of the random order (default: the last of the same sweep, else drawn)",
+                metavar="N", type=int,
+            ),
+            Option("timeout", "seconds after which a cell is ended", metavar="S", type=seconds),
+            Option(
+                "disks", "names of folders with datasets, for the axis disk=…", metavar="FILE.toml", type=Path
+            ),
+            *SWEEP, format_of("text", "md", "csv", "json"),
         ),
         SWEEP_OVERRIDES, storage_code=15,
     ),

@@ -9,7 +9,7 @@ import secrets
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -50,6 +50,26 @@ class Ended:
     code: str = "protocol"
 
 
+@contextlib.contextmanager
+def _affinity(processors: frozenset[int] | None) -> Iterator[None]:
+    """Within this block, processes that this thread starts run on ``processors`` (None: on its own).
+
+    Raises OSError if this machine does not give exactly these; the worker logs what it finds again.
+    """
+    if processors is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, processors)
+    try:
+        if (found := os.sched_getaffinity(0)) != processors:
+            wanted = ", ".join(map(str, sorted(processors)))
+            raise OSError(None, f"expected the processors {wanted}, found {sorted(found)}")
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 class LocalProcess:
     """A started worker of this machine.
 
@@ -73,16 +93,17 @@ class LocalProcess:
         self._debug_left = _DEBUG_LIMIT
         self._debug = debug_file.open("ab", buffering=0)
         try:
-            self.process = subprocess.Popen(
-                command.argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=command.directory,
-                env=dict(command.environment),
-                start_new_session=True,  # Ctrl-C reaches the harness alone, which then ends the worker
-                close_fds=True,
-            )
+            with _affinity(command.processors):
+                self.process = subprocess.Popen(
+                    command.argv,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    cwd=command.directory,
+                    env=dict(command.environment),
+                    start_new_session=True,  # Ctrl-C reaches the harness alone, which then ends the worker
+                    close_fds=True,
+                )
         except OSError as error:
             self._debug.close()
             message = f"the worker's program cannot be started: {error.strerror}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from suite.checker.context import HeaderContext
@@ -11,7 +12,14 @@ from suite.log.units import quantity
 from suite.rules import load
 
 LIMITS = ("cpus", "cpuset", "memory_bytes", "shm_bytes")
-_NAMES = {"cpus": "cpus", "cpuset": "cpuset", "memory_bytes": "memory", "shm_bytes": "shm"}
+_NAMES = {
+    "cpus": "cpus",
+    "cpuset": "cpuset",
+    "memory_bytes": "memory",
+    "shm_bytes": "shm",
+    "affinity": "affinity",
+}
+_PROCESSORS = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?){0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +57,49 @@ def limits_of(record: Record) -> dict[str, str | int | None]:
     """The limits of the run, by the names of the settings; None where it has none."""
     settings = record.header.data.get("settings", {})
     values = {name: settings.get(name) for name in LIMITS}
-    return {
+    limits: dict[str, str | int | None] = {
         name: value if isinstance(value, str) or type(value) is int else None
         for name, value in values.items()
     }
+    affinity = affinity_of(record)
+    return limits if affinity is None else {**limits, "affinity": affinity}
+
+
+def affinity_of(record: Record) -> str | None:
+    """The processors that a native worker was restricted to, such as 0-1; None where it was not."""
+    if record.header["runtime"] != "native" or not record.repeats:
+        return None
+    repeat = record.repeats[0]
+    outside = repeat.env("outside")
+    harness = None if outside is None else (outside["facts"].get("cpu") or {}).get("affinity")
+    return restricted(harness, [event["facts"].get("affinity") for event in repeat.envs_of("inside")])
+
+
+def restricted(harness: object, workers: Sequence[object]) -> str | None:
+    """The processors of all ``workers`` if they are others than those of the harness; None if they are equal.
+
+    Each is a list such as ``0-1,4`` from a log; None if one of them is no such list.
+    """
+    lists = [harness, *workers]
+    texts = [text for text in lists if isinstance(text, str) and _PROCESSORS.fullmatch(text)]
+    if not workers or len(texts) < len(lists):
+        return None
+    first, *others = (_expanded(text) for text in texts)
+    together = frozenset[int]().union(*others)
+    return None if together == first else _compact(sorted(together))
+
+
+def _expanded(text: str) -> frozenset[int]:
+    ranges = [part.partition("-") for part in text.split(",")]
+    return frozenset(one for low, _, high in ranges for one in range(int(low), int(high or low) + 1))
+
+
+def _compact(numbers: Sequence[int]) -> str:
+    starts = [one for one in numbers if one - 1 not in numbers]
+    ends = [one for one in numbers if one + 1 not in numbers]
+    return ",".join(
+        str(low) if low == high else f"{low}-{high}" for low, high in zip(starts, ends, strict=True)
+    )
 
 
 def limits_text(record: Record) -> str:

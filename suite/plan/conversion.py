@@ -48,6 +48,7 @@ def resolve_conversion(settings: Settings, machine: Machine, find: FindEngine) -
         runtime=chosen.name,
         engine=chosen.engine,
         limits=limits_of(settings, chosen),
+        affinity=settings.limits.cpuset if chosen.engine is None else None,
         hyper={},
         device="cpu",
         device_ids=(),

@@ -101,6 +101,8 @@ def build_header(
     if image is None:
         reasons["image"] = f"runtime {plan.runtime} uses no image"
     reasons |= _why_null(settings, image)
+    if plan.affinity is not None:
+        reasons["settings.cpuset"] = f"the affinity of the worker is {plan.affinity}; no limit enforces it"
     return {
         "format": FORMAT,
         "kind": plan.kind,

@@ -211,6 +211,7 @@ RENAMED = {
     "output": "out",
     "root": "submissions",
     "wait": "wait_policy",
+    "experiment": "sweep",
 }
 
 

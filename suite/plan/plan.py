@@ -42,6 +42,7 @@ class Plan:
     target: str
     better: str  # higher | lower: the direction of the target's metric
     why: tuple[str, ...]
+    affinity: str | None = None  # processors such as 0-1 of a native run, whose limits nothing enforces
     collective: str = ""  # what moves the gradients; empty: the ranks exchange none
     gpus: tuple[Gpu, ...] = ()
     driver: str | None = None

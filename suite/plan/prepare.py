@@ -136,7 +136,10 @@ def prepare_workers(plan: Plan, dataset: Dataset, bundle: Bundle | None = None) 
 def _native_workers(plan: Plan, custom: CustomCode, bundle: Bundle | None) -> NativeWorkers:
     python = _python(plan, bundle)
     _check_loader(plan, python)
-    return NativeWorkers(python, plan.threads, plan.settings.wait_policy, plan.visible_devices, custom.pair)
+    settings = plan.settings
+    return NativeWorkers(
+        python, plan.threads, settings.wait_policy, plan.visible_devices, custom.pair, plan.affinity
+    )
 
 
 def _python(plan: Plan, bundle: Bundle | None) -> Path:

@@ -73,6 +73,7 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
         runtime=chosen.name,
         engine=chosen.engine,
         limits=limits_of(settings, chosen),
+        affinity=settings.limits.cpuset if chosen.engine is None else None,
         hyper=_hyper(settings, spec, key),
         device="cuda:0" if on_gpu else "cpu",
         device_ids=tuple(gpu.uuid for gpu in machine.gpus[: settings.devices_per_node]) if on_gpu else (),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
@@ -13,10 +14,12 @@ from suite.plan.errors import BadConfiguration, Unsupported
 from suite.plan.limits import SHARED_MEMORY, first_given
 from suite.plan.machine import Machine
 from suite.plan.settings import Settings
-from suite.telemetry.reading import expand_list
+from suite.telemetry.reading import compact_list, expand_list
 
 FindEngine = Callable[[str, bool], Any]  # suite.containers.engines.choice.find
 _GPU_REASON = "a GPU requires a container"
+_LIMIT_REASON = "a limit requires a container"
+_AFFINITY = "the cpuset is the affinity of the worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def limits_of(settings: Settings, chosen: RuntimeChoice) -> Limits:
     """The limits of the run: those of the settings, and the shared memory of every container."""
     asked = settings.limits
     if chosen.engine is None:
-        return asked
+        return Limits()  # a cpuset is the affinity of the worker
     if (refused := unenforced_limits(chosen.engine.runtime, asked)) is not None:
         raise Unsupported(f"runtime: {refused}")
     shared = asked.shm_bytes or (None if "shm_bytes" in chosen.engine.runtime.not_enforced else SHARED_MEMORY)
@@ -88,6 +91,8 @@ def _choose(settings: Settings, machine: Machine, find: FindEngine) -> RuntimeCh
         raise Unsupported(
             f"runtime: {wanted} does not answer on this machine ({tried}); RUNTIME=native needs no engine"
         )
+    if reason == _LIMIT_REASON and settings.limits.names() == ("cpuset",):
+        return RuntimeChoice("native", None, (f"runtime native: no engine answers ({tried}); {_AFFINITY}",))
     if reason != _GPU_REASON:
         raise Unsupported(f"runtime: {reason}, and no engine answers ({tried})")
     return RuntimeChoice("native", None, (f"runtime native: no engine answers ({tried})",))
@@ -103,15 +108,22 @@ def _reason_for_container(settings: Settings, machine: Machine) -> str | None:
     if settings.division == "closed":
         return "the closed division requires a container"
     if settings.limits.names():
-        return "a limit requires a container"
+        return _LIMIT_REASON
     return _GPU_REASON if machine.gpus else None
 
 
 def _refuse_container_options(settings: Settings) -> None:
     """Refuse options that only a container can fulfil."""
-    if (name := first_given(settings.limits)) is not None:
+    if (name := first_given(replace(settings.limits, cpuset=None))) is not None:
         raise Unsupported(
             f"runtime.{name}: runtime native cannot enforce a limit; use RUNTIME=docker or podman"
         )
+    if settings.limits.cpuset is not None:
+        allowed = os.sched_getaffinity(0)
+        if missing := sorted(set(expand_list(settings.limits.cpuset)) - allowed):
+            raise Unsupported(
+                f"runtime.cpuset: expected processors among {compact_list(sorted(allowed))}, found "
+                f"{compact_list(missing)}"
+            )
     if settings.image is not None:
         raise BadConfiguration("image: expected a container runtime such as RUNTIME=docker, found native")

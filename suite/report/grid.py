@@ -19,7 +19,17 @@ from suite.report.cells import aligned, escaped, markdown_table, ranks_text
 from suite.report.summary import harmless
 from suite.report.table import show
 
-NOT_AVAILABLE, FAILED, NOT_RUN = "N/A", "failed", "not run"
+NOT_AVAILABLE, FAILED, TIMED_OUT, NOT_RUN = "N/A", "failed", "timeout", "not run"
+# The outcome of a cell in the journal and in the table of a sweep, by its status.
+OUTCOMES = {
+    "accepted": "ok",
+    "flagged": "ok",
+    OOM: "oom",
+    TIMED_OUT: "timeout",
+    FAILED: "error",
+    NOT_AVAILABLE: "skipped",
+    NOT_RUN: "not run",
+}
 # A run whose workers waited for batches for at least this share of the window measures the input pipeline.
 INPUT_BOUND_PERCENT = 10.0
 INPUT_BOUND = "input-bound"
@@ -57,7 +67,7 @@ class GridEntry:
 
     group: tuple[str, str, str, str]  # division, scale, data, mode
     key: dict[str, Any]  # of the benchmark, framework included; batch as batch_per_device
-    status: str  # accepted | flagged | OOM | N/A | failed | not run
+    status: str  # accepted | flagged | OOM | N/A | failed | timeout | not run
     why: str = ""
     row: ResultRow | None = None
     limits: str = ""
@@ -66,6 +76,11 @@ class GridEntry:
     def settled(self) -> bool:
         """Whether no further run is needed: accepted, or impossible on this machine or in this version."""
         return self.status in ("accepted", "flagged", OOM, NOT_AVAILABLE)
+
+    @property
+    def outcome(self) -> str:
+        """``ok``, ``oom``, ``timeout``, ``error``, ``skipped`` or ``not run``."""
+        return OUTCOMES[self.status]
 
     @property
     def framework(self) -> str:

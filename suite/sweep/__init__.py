@@ -1,1 +1,1 @@
-"""A matrix of runs: its cells, their earlier results, and the execution of the missing ones."""
+"""Matrices, sweeps and scaling sets: their cells, earlier results, and the execution of what is missing."""

@@ -1,19 +1,31 @@
-"""Execute a planned matrix: one run after the other, with progress on stderr and a journal of failures."""
+"""Execute what was planned, one run after the other, with progress on stderr and a journal.
+
+Matrices, sweeps and scaling sets share :func:`run_in_order`: it shows progress and the time left, keeps the
+journal, and ends after an interruption. The cells of matrices and sweeps are processes of their own; the
+groups of a scaling set run inside this one, because their runs are interleaved.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import mean
 
-from suite.compare.result_row import row_of
+from suite.compare.result_row import OOM, row_of
+from suite.log.units import count
 from suite.plan.errors import Unsupported
-from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, GridEntry, entry_of
+from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, OUTCOMES, TIMED_OUT, GridEntry, entry_of
 from suite.sweep import journal
+from suite.sweep.journal import JournalLine
+from suite.sweep.order import Step
 from suite.sweep.planning import PlannedCell
 from suite.sweep.runner import Runner
+
+_WORKER_TIMED_OUT = 23  # exit code of a run whose worker timed out
+_STATUS = {"timeout": TIMED_OUT, "error": FAILED, "skipped": NOT_AVAILABLE}  # of a line without a result
 
 
 def print_progress(line: str) -> None:
@@ -21,23 +33,61 @@ def print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def announce(planned: Sequence[PlannedCell]) -> None:
-    """Print the number of runs to do, and an estimate of their time from earlier results in the folder."""
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One unit of work: its title, the seconds that it is expected to take, and what does it.
+
+    ``run`` returns the line for the journal, None after an interruption.
+    """
+
+    title: str
+    seconds: float | None
+    run: Callable[[], JournalLine | None]
+
+
+def run_in_order(tasks: Sequence[Task], lock: int, stopped: Callable[[], bool] = lambda: False) -> bool:
+    """Run the tasks one after the other and record the end of each; True if an interruption ended it."""
+    ratios: list[float] = []  # of the seconds that a task took to those expected
+    for number, task in enumerate(tasks):
+        if stopped():
+            return True
+        expected = [one.seconds for one in tasks[number:] if one.seconds is not None]
+        left = f"; about {minutes(sum(expected) * mean(ratios or [1.0]))} left" if expected else ""
+        print_progress(f"[{number + 1}/{len(tasks)}] {task.title}{left}")
+        began = time.monotonic()
+        line = task.run()
+        if line is None:
+            return True
+        journal.append(lock, line)
+        if task.seconds and line.outcome == "ok":
+            ratios.append((time.monotonic() - began) / task.seconds)
+    return stopped()
+
+
+def announce(planned: Sequence[PlannedCell], references: int = 0) -> None:
+    """Print how many runs are left and an estimate of their time; ``references``: of the reference cell."""
     left = [one for one in planned if one.to_run]
     known = [one.seconds for one in left if one.seconds is not None]
+    guessed = [one.guess for one in left if one.seconds is None and one.guess is not None]
     done = sum(one.entry.row is not None for one in planned)
     absent = sum(one.entry.status == NOT_AVAILABLE for one in planned)
     refused = len(planned) - len(left) - done - absent
-    line = f"{len(planned)} cells: {done} done, {absent} N/A, {len(left)} to run"
+    line = f"{count(len(planned), 'cell')}: {done} done, {absent} skipped, {len(left)} to run"
     line += f", {refused} refused" if refused else ""
+    line += f", and {references} more runs of the reference cell" if references else ""
     if known:
-        line += f"; about {_minutes(sum(known))} for {len(known)} of them, as in earlier results"
-    if len(known) < len(left):
-        line += f"; no estimate for {len(left) - len(known)}: they have no earlier result"
+        line += f"; about {minutes(sum(known))} for {len(known)} of them, as in earlier results"
+    if guessed:
+        line += f"; about {minutes(sum(guessed))} for {len(guessed)}, a guess: they have no earlier result"
+    if rest := len(left) - len(known) - len(guessed):
+        line += f"; no estimate for {rest}: they have no earlier result"
     print_progress(line)
 
 
-def _minutes(seconds: float) -> str:
+def minutes(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    if seconds >= 2 * 3600:
+        return f"{seconds / 3600:,.0f} h"
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
@@ -45,69 +95,123 @@ def listing(planned: Sequence[PlannedCell]) -> str:
     """One line for each cell: state, time, title, reason."""
     lines = []
     for one in planned:
-        state = "to run" if one.to_run else "done" if one.entry.row is not None else one.entry.status
-        time = "null" if one.to_run and one.seconds is None else ""
-        time = _minutes(one.seconds) if one.to_run and one.seconds is not None else time
+        state = "to run" if one.to_run else "done" if one.entry.row is not None else one.entry.outcome
+        time = _time(one) if one.to_run else ""
         lines.append(f"{state:<7} {time:>7}  {one.cell.title}  {one.entry.why}".rstrip())
     return "\n".join(lines)
 
 
-def run_cells(
-    planned: Sequence[PlannedCell], results: Path, path_options: Sequence[str], code: str
-) -> tuple[list[GridEntry], bool]:
-    """Run the cells that have no result, one after the other.
+def _time(one: PlannedCell) -> str:
+    """The time of an earlier run, a guess as ``~2 min``, or null."""
+    if one.seconds is not None:
+        return minutes(one.seconds)
+    return "null" if one.guess is None else f"~{minutes(one.guess)}"
 
-    Returns the entries of all cells in the order of ``planned``, and whether a signal interrupted the matrix.
-    """
-    entries = [one.entry for one in planned]
-    left = [index for index, one in enumerate(planned) if one.to_run]
+
+@dataclass
+class Ran:
+    """What a command has run: the entries of all cells, and those of the reference cell by number."""
+
+    entries: list[GridEntry]
+    interrupted: bool = False
+    references: dict[int, GridEntry] = field(default_factory=dict)
+
+
+def run_cells(
+    planned: Sequence[PlannedCell],
+    results: Path,
+    code: str,
+    steps: Sequence[Step] | None = None,
+    sweep: journal.SweepLine | None = None,
+    timeout_s: float | None = None,
+) -> Ran:
+    """Run the cells of ``planned`` that have no result, in their order or in that of ``steps``."""
+    ran = Ran([one.entry for one in planned])
+    sweep_id = sweep.sweep if sweep is not None else ""
     with journal.locked(results) as lock:
         before = journal.read(results)
-        for one in planned:
-            last = journal.latest(before, one.cell.options, code)
-            status, reason = one.entry.status, one.entry.why
-            recorded = last is not None and (last.status, last.reason) == (status, reason)
-            if one.entry.row is None and status != NOT_RUN and not recorded:
-                _record(one, one.exit_code, status, reason, code, lock)
+        if sweep is not None:
+            journal.append(lock, sweep)
+        _record_refused(planned, before, code, sweep_id, lock)
         runner = Runner(lock)
+        in_order = [Step(index) for index, one in enumerate(planned) if one.to_run]
+        tasks = [
+            _task(runner, planned, step, code, sweep_id, timeout_s, ran)
+            for step in (in_order if steps is None else steps)
+        ]
         with runner.handle_signals():
-            for number, index in enumerate(left, 1):
-                if runner.interrupted:
-                    break
-                print_progress(f"[{number}/{len(left)}] {planned[index].cell.title}")
-                entries[index] = _run_cell(runner, planned[index], path_options, code, lock)
-    for index in left:
-        line = journal.latest(before, planned[index].cell.options, code)
-        if entries[index] is planned[index].entry and line is not None:  # not run: its last recorded status
-            entries[index] = replace(entries[index], status=line.status, why=line.reason)
-    return entries, runner.interrupted
+            ran.interrupted = run_in_order(tasks, lock, lambda: runner.interrupted)
+    for index, one in enumerate(planned):
+        line = journal.latest(before, one.cell.options, code)
+        if ran.entries[index].status == NOT_RUN and line is not None and line.outcome in _STATUS:
+            ran.entries[index] = replace(one.entry, status=_STATUS[line.outcome], why=line.reason)
+    return ran
 
 
-def _run_cell(
-    runner: Runner, one: PlannedCell, path_options: Sequence[str], code: str, lock: int
-) -> GridEntry:
-    """Run one cell; returns its new entry, or the planned one after an interruption."""
-    ended = runner.run([*one.cell.options, *path_options])
-    if ended.folder is not None:
-        entry = entry_of(row_of(ended.folder))
-        if entry.settled:
-            print_progress(f"    {entry.text}, {_minutes(ended.seconds)}")
-            return entry
-    if runner.interrupted:
-        return one.entry
-    status = NOT_AVAILABLE if ended.exit_code == Unsupported.code else FAILED
-    _record(one, ended.exit_code, status, ended.reason, code, lock)
-    for line in ended.last_lines if status == FAILED else ():
-        print_progress(f"    | {line}")
-    print_progress(f"    {status} (exit code {ended.exit_code}): {ended.reason}")
-    return replace(one.entry, status=status, why=ended.reason)
+def _record_refused(
+    planned: Sequence[PlannedCell], before: Sequence[JournalLine], code: str, sweep: str, lock: int
+) -> None:
+    """Record the cells that were refused while planning, unless the journal has them already."""
+    for one in planned:
+        entry = one.entry
+        if entry.row is not None or entry.status == NOT_RUN:
+            continue
+        last = journal.latest(before, one.cell.options, code)
+        if last is None or (last.outcome, last.reason) != (entry.outcome, entry.why):
+            journal.append(lock, _line(one, entry, code, one.exit_code, sweep=sweep))
 
 
-def _record(one: PlannedCell, exit_code: int | None, status: str, reason: str, code: str, lock: int) -> None:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    journal.append(
-        lock,
-        journal.JournalLine(
-            now, one.cell.options, code, status, exit_code, reason, one.entry.group, one.entry.key
-        ),
+def _task(
+    runner: Runner,
+    planned: Sequence[PlannedCell],
+    step: Step,
+    code: str,
+    sweep: str,
+    timeout_s: float | None,
+    ran: Ran,
+) -> Task:
+    one = planned[step.cell]
+
+    def run() -> JournalLine | None:
+        ended = runner.run(one.options, timeout_s)
+        entry = entry_of(row_of(ended.folder)) if ended.folder is not None else None
+        if entry is None or not entry.settled:
+            if runner.interrupted and not ended.timed_out:
+                return None
+            status = NOT_AVAILABLE if ended.exit_code == Unsupported.code else FAILED
+            status = TIMED_OUT if ended.timed_out or ended.exit_code == _WORKER_TIMED_OUT else status
+            entry = replace(one.entry, status=status, why=ended.reason, row=None)
+            for line in ended.last_lines if status == FAILED else ():
+                print_progress(f"    | {line}")
+            print_progress(f"    {status} (exit code {ended.exit_code}): {ended.reason}")
+        else:
+            print_progress(f"    {entry.text}, {minutes(ended.seconds)}")
+        if step.reference is not None:
+            ran.references[step.reference] = entry
+        if step.reference is None or ran.entries[step.cell].row is None:
+            ran.entries[step.cell] = entry
+        made = _line(one, entry, code, ended.exit_code, sweep=sweep)
+        return replace(made, seconds=round(ended.seconds, 3), timeout_s=timeout_s, reference=step.reference)
+
+    reference = "" if step.reference is None else f" (reference cell, measurement {step.reference + 1})"
+    return Task(one.cell.title + reference, one.seconds or one.guess, run)
+
+
+def _line(one: PlannedCell, entry: GridEntry, code: str, exit_code: int | None, sweep: str) -> JournalLine:
+    run_id = entry.row.run_id if entry.row is not None else ""
+    reason = entry.why if entry.status == OOM or entry.row is None else ""
+    return JournalLine(
+        one.cell.options, code, entry.outcome, exit_code, reason, entry.group, entry.key, run_id, sweep=sweep
     )
+
+
+def earlier_references(
+    lines: Sequence[JournalLine], results: Path, sweep: str, options: tuple[str, ...]
+) -> Mapping[int, GridEntry]:
+    """The measurements of the reference cell, which has ``options``, by earlier commands of this sweep."""
+    found = {}
+    for line in lines:
+        measured = (line.sweep, line.options, line.outcome) == (sweep, options, OUTCOMES["accepted"])
+        if measured and line.reference is not None and (results / line.run_id).is_dir():
+            found[line.reference] = entry_of(row_of(results / line.run_id))
+    return found

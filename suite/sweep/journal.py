@@ -1,7 +1,9 @@
-"""The journal of a matrix, ``matrix.jsonl`` in the results folder: the cells without a result, with reasons.
+"""The journal of matrices, sweeps and scaling sets: ``journal.jsonl`` in the results folder.
 
-Each line is one JSON object; lines are only appended. The process of a matrix and its current run hold a lock
-on the file: a second matrix cannot start, even if the first one was killed and left its run behind.
+Each line is one JSON object; lines are only appended. A cell has a line when it has ended, with its outcome
+and the reason; a command of a sweep has a line with its seed when it begins. The process of a command and its
+current run hold a lock on the file: a second command cannot start, even if the first one was killed and left
+its run behind.
 """
 
 from __future__ import annotations
@@ -11,41 +13,75 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from suite.plan.errors import StorageProblem
 
-JOURNAL = "matrix.jsonl"
+JOURNAL = "journal.jsonl"
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepLine:
+    """A command of a sweep began. ``sweep`` is the id of its cells, options and code."""
+
+    sweep: str
+    seed: int  # of the order
+    cells: int
+    wall: str = field(default_factory=_now)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalLine:
-    """A cell without a result. ``status`` is ``N/A`` or ``failed``."""
+    """The end of one cell. ``outcome`` is ``ok``, ``oom``, ``timeout``, ``error`` or ``skipped``."""
 
-    wall: str
     options: tuple[str, ...]
     code: str  # digest of the code of the checkout
-    status: str
+    outcome: str
     exit_code: int | None  # None if the workload or the pair does not exist
     reason: str
-    group: tuple[str, ...]  # division, scale, data, mode
-    key: dict[str, Any]
+    group: tuple[str, ...] = ()  # division, scale, data, mode
+    key: dict[str, Any] = field(default_factory=dict)
+    run_id: str = ""  # of the result; empty without one
+    seconds: float | None = None  # of the run
+    timeout_s: float | None = None  # the limit that it had
+    sweep: str = ""  # the id of the sweep
+    reference: int | None = None  # number of a measurement of the reference cell; None for any other run
+    wall: str = field(default_factory=_now)
 
 
 def read(folder: Path) -> tuple[JournalLine, ...]:
-    """Read the journal of ``folder``, oldest line first; incomplete lines are skipped."""
+    """The cells in the journal of ``folder``, oldest line first; incomplete lines are skipped."""
+    return tuple(line for line in _lines(folder) if isinstance(line, JournalLine))
+
+
+def last_seed(folder: Path, sweep: str) -> int | None:
+    """The seed that the last command of this sweep used; None before the first."""
+    lines = [line for line in _lines(folder) if isinstance(line, SweepLine) and line.sweep == sweep]
+    return lines[-1].seed if lines else None
+
+
+def _lines(folder: Path) -> Iterator[JournalLine | SweepLine]:
     try:
-        text = (folder / JOURNAL).read_text(encoding="utf-8")
+        text = (folder / JOURNAL).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
-        return ()
-    return tuple(line for raw in text.splitlines() if (line := _parsed(raw)) is not None)
+        return
+    for raw in text.split("\n"):
+        if (line := _parsed(raw)) is not None:
+            yield line
 
 
-def _parsed(raw: str) -> JournalLine | None:
+def _parsed(raw: str) -> JournalLine | SweepLine | None:
     try:
         data = json.loads(raw)
+        if "seed" in data:
+            return SweepLine(**data)
         return JournalLine(**{**data, "options": tuple(data["options"]), "group": tuple(data["group"])})
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -72,15 +108,25 @@ def locked(folder: Path) -> Iterator[int]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise StorageProblem(
-                "results_dir: another matrix or scaling set, or the last run of one, is still running in "
-                f"{folder}; wait for its end, or set RESULTS_DIR to another folder"
+                "results_dir: another matrix, sweep or scaling set, or the last run of one, is still running "
+                f"in {folder}; wait for its end, or set RESULTS_DIR to another folder"
             ) from error
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def append(descriptor: int, line: JournalLine) -> None:
-    """Append one line to the locked journal; OSError if that fails."""
-    os.write(descriptor, json.dumps(asdict(line), sort_keys=True).encode() + b"\n")
-    os.fsync(descriptor)
+def append(descriptor: int, line: JournalLine | SweepLine) -> None:
+    """Append one line to the locked journal; StorageProblem if that fails.
+
+    After a line that an interruption left incomplete the new one begins on a line of its own.
+    """
+    text = json.dumps(asdict(line), sort_keys=True).encode() + b"\n"
+    try:
+        end = os.fstat(descriptor).st_size
+        if end and os.pread(descriptor, 1, end - 1) != b"\n":
+            text = b"\n" + text
+        os.write(descriptor, text)
+        os.fsync(descriptor)
+    except OSError as error:
+        raise StorageProblem(f"results_dir: {JOURNAL} cannot be written ({error.strerror})") from error

@@ -1,11 +1,13 @@
-"""The plan of a matrix: which cells have a result, which are impossible, which run and for how long."""
+"""The plan of a matrix or a sweep: which cells are done or impossible, which run and for how long."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from suite import workloads
@@ -23,9 +25,14 @@ from suite.plan.plan import Plan
 from suite.plan.resolve import requested_key, resolve
 from suite.plan.settings import Settings
 from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, GridEntry, entry_of
+from suite.sweep import journal
 from suite.sweep.cells import Cell
+from suite.sweep.estimate import guessed_seconds
 from suite.sweep.results import FinishedResult, configuration, finished_results
+from suite.telemetry.reading import compact_list
 
+_ALIKE = ("workload", "framework", "mode", "scale", "telemetry")
+_DISK = "disk="  # the axis that names folders of datasets
 _DEFAULTS = {  # of options that a cell without a plan does not set
     "phase": "train",
     "scenario": "offline",
@@ -45,10 +52,12 @@ class PlannedCell:
     entry: GridEntry
     seconds: float | None = None  # duration of the newest run of the same settings; None without one
     exit_code: int | None = None  # of a refusal while planning
+    options: tuple[str, ...] = ()  # of `suite run`, path options included
+    guess: float | None = None  # seconds, where no earlier run is known; None where nothing is
 
     @property
     def to_run(self) -> bool:
-        """Whether the matrix has to run the cell."""
+        """Whether the cell has to be run."""
         return self.entry.status == NOT_RUN
 
 
@@ -58,41 +67,87 @@ def plan_cells(
     path_options: Sequence[str],
     code: str,
     machine: Machine | None = None,
+    disks: Mapping[str, Path] | None = None,
 ) -> tuple[PlannedCell, ...]:
     """Plan each cell for ``machine`` (None: this one), with the accepted results in ``results``.
 
-    ``code`` is the digest of the current code: only results of the same code count.
+    ``code`` is the digest of the current code: only results of the same code count. ``disks`` are the folders
+    of datasets that the axis ``disk`` names.
     """
     machine = machine or detect_machine()
     known = finished_results(results)
+    lines = journal.read(results)
+    measured_on = {line.run_id: _disk(line.options) for line in lines if line.run_id}
+    took = {
+        kind: [line.seconds for line in lines if line.seconds and _kind(line.options) == kind]
+        for kind in {_kind(line.options) for line in lines if line.seconds}
+    }
     find = cache(engines.find)
+    planned = []
     with composer() as compose:
-        return tuple(
-            _plan_cell(cell, known, (*cell.options, *path_options), code, machine, find, compose)
-            for cell in cells
+        for cell in cells:
+            disk = _disk(cell.options)
+            same_disk = [one for one in known if measured_on.get(one.folder.name, "") == disk]
+            one = _plan_cell(cell, same_disk, path_options, code, machine, find, compose, disks or {})
+            alike = took.get(_kind(cell.options))
+            planned.append(replace(one, guess=median(alike)) if alike and one.to_run else one)
+    return tuple(planned)
+
+
+def _kind(options: Iterable[str]) -> tuple[str, ...]:
+    """The options by which runs take about as long as each other, for a guess."""
+    return tuple(sorted(one for one in options if one.partition("=")[0] in _ALIKE))
+
+
+def _disk(options: Iterable[str]) -> str:
+    """The value of the axis ``disk`` in the options of a cell; empty without it. No log has this name."""
+    return next((one.removeprefix(_DISK) for one in options if one.startswith(_DISK)), "")
+
+
+def _run_options(cell: Cell, path_options: Sequence[str], disks: Mapping[str, Path]) -> tuple[str, ...]:
+    """The options of ``suite run`` for ``cell``; Unsupported for a disk without a folder."""
+    disk = _disk(cell.options)
+    if not disk:
+        return (*cell.options, *path_options)
+    if disk not in disks:
+        given = f"those of the file are {', '.join(disks)}" if disks else "no file was given"
+        raise Unsupported(
+            f"disk: expected the name of a folder in the file of DISKS, found {disk} ({given}); write the "
+            f'line {disk} = "/folder" and give DISKS=file.toml'
         )
+    others = [one for one in path_options if not one.startswith("data_root=")]
+    named = [one for one in cell.options if not one.startswith(_DISK)]
+    return (*named, *others, quoted_path("data_root", disks[disk]))
+
+
+def quoted_path(name: str, path: Path) -> str:
+    """The option ``name`` with a path as quoted text for Hydra."""
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name}="{text}"'
 
 
 def _plan_cell(
     cell: Cell,
     known: Sequence[FinishedResult],
-    options: Sequence[str],
+    path_options: Sequence[str],
     code: str,
     machine: Machine,
     find: Callable[[str, bool], Any],
     compose: Callable[[Sequence[str]], Settings],
+    disks: Mapping[str, Path],
 ) -> PlannedCell:
-    if reason := _why_missing(cell):
+    if reason := cell.skip or _why_missing(cell):
         return PlannedCell(cell, _entry_without_plan(cell, NOT_AVAILABLE, reason))
     entry = _entry_without_plan(cell, NOT_RUN, "")
     try:
+        options = _run_options(cell, path_options, disks)
         settings = compose(options)
         key, division = requested_key(settings, machine)
         entry = _entry(key, division, settings)
         if settings.slurm is not None:
             raise Unsupported(
-                "launcher: expected local, found slurm; a matrix runs its cells on this machine: submit the "
-                "whole matrix as a job of one node"
+                "launcher: expected local, found slurm; the cells run on this machine: submit the whole "
+                "matrix or sweep as a job of one node"
             )
         plan = resolve(settings, machine, find)
         custom = custom_code(settings, plan.accelerator)
@@ -102,11 +157,14 @@ def _plan_cell(
         return PlannedCell(cell, replace(entry, status=FAILED, why=_one_line(error)), None, error.code)
     entry = replace(_entry(key, plan.division, settings), limits=_conditions(plan))
     expected = configuration(plan, custom)
-    same = [result for result in known if result.configuration == expected]
+    affinity = plan.affinity if plan.affinity != compact_list(sorted(os.sched_getaffinity(0))) else None
+    same = [one for one in known if (one.configuration, one.affinity) == (expected, affinity)]
     return PlannedCell(
         cell,
         _accepted(same, code, plan) or entry,
         next((result.seconds for result in same if result.seconds is not None), None),
+        options=options,
+        guess=guessed_seconds(plan),
     )
 
 
@@ -175,6 +233,8 @@ def _number(text: str) -> int | str:
 def _conditions(plan: Plan) -> str:
     """The limits of a plan, its loader and storage format, as text of the tables."""
     limits = {name: getattr(plan.limits, name) for name in ("cpus", "cpuset", "memory_bytes")}
+    if plan.affinity is not None:
+        limits["affinity"] = plan.affinity
     return conditions_text(limits, plan.settings.loader, plan.settings.storage)
 
 

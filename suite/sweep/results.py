@@ -10,6 +10,7 @@ from typing import Any
 
 from suite.log.canonical import MAX_FILE
 from suite.log.files import LOG, PARTIAL
+from suite.metrics.image import restricted
 from suite.plan.custom import CustomCode
 from suite.plan.header import settings_of
 from suite.plan.options import MAX
@@ -29,6 +30,7 @@ class FinishedResult:
     configuration: dict[str, Any]
     code: str
     seconds: float | None
+    affinity: str | None = None  # processors that its native worker was restricted to
 
 
 def configuration(plan: Plan, custom: CustomCode) -> dict[str, Any]:
@@ -73,9 +75,24 @@ def _read_all(folder: Path) -> Iterator[FinishedResult]:
                 _configuration(header["settings"], header["hyper"], header["nonce"]),
                 str(header["code_digest"]),
                 last["mono_ns"] / 1e9 if last["kind"] == "footer" else None,
+                _affinity(log) if header["runtime"] == "native" else None,
             )
         except (OSError, ValueError, KeyError, TypeError):
             continue  # not a log of the suite; the checker reports the cause
+
+
+def _affinity(log: Path) -> str | None:
+    """The processors that the worker of the first repeat was restricted to."""
+    facts: dict[str, list[Any]] = {"outside": [], "inside": []}
+    with log.open("rb") as file:
+        for raw in file:
+            event = json.loads(raw)
+            if event["kind"] == "step":  # the facts come before
+                break
+            if event["kind"] == "env":
+                facts[event["data"]["side"]].append(event["data"]["facts"])
+    harness = facts["outside"][0]["cpu"].get("affinity") if facts["outside"] else None
+    return restricted(harness, [one.get("affinity") for one in facts["inside"]])
 
 
 def _first_and_last(log: Path) -> tuple[Any, Any]:

@@ -1,7 +1,8 @@
-"""Run the cells of a matrix: each is a new process ``python -m suite run``, one after the other."""
+"""Run the cells of a matrix or a sweep: each is a new process ``suite run``, one after the other."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LAST_LINES = 15
+_GRACE_S = 60.0  # for a run that was asked to end after its time limit
 _RESULT = "result: "
 
 
@@ -27,6 +29,7 @@ class RunExit:
     folder: Path | None
     reason: str
     last_lines: tuple[str, ...]
+    timed_out: bool = False
 
 
 class Runner:
@@ -53,8 +56,10 @@ class Runner:
             self._child.send_signal(signal.SIGINT)
         self.interrupted = True
 
-    def run(self, options: Sequence[str]) -> RunExit:
+    def run(self, options: Sequence[str], timeout_s: float | None = None) -> RunExit:
         """Run ``python -m suite run`` with these options. OSError if no process can be started.
+
+        A run that takes longer than ``timeout_s`` is interrupted, and killed if it does not end.
 
         The child has a separate process group, so that only this process forwards a terminal's Ctrl-C. The
         child inherits the lock of the journal: no other matrix starts beside it if this process is killed.
@@ -71,15 +76,28 @@ class Runner:
             )
             if self.interrupted:  # the signal arrived while the process started
                 self._child.send_signal(signal.SIGINT)
-            code = self._child.wait()
+            code, timed_out = _wait(self._child, timeout_s)
             self._child = None
             output.seek(0)
             text = output.read().decode("utf-8", "replace")
         lines = [line for line in text.splitlines() if line.strip()]
         folder = next((Path(line.removeprefix(_RESULT)) for line in lines if line.startswith(_RESULT)), None)
-        return RunExit(
-            code, time.monotonic() - began, folder, _reason(code, lines), tuple(lines[-_LAST_LINES:])
-        )
+        seconds = time.monotonic() - began
+        reason = f"it took longer than {timeout_s:g} s" if timed_out else _reason(code, lines)
+        return RunExit(code, seconds, folder, reason, tuple(lines[-_LAST_LINES:]), timed_out)
+
+
+def _wait(child: subprocess.Popen[bytes], timeout_s: float | None) -> tuple[int, bool]:
+    """The exit status of ``child``, and whether its time limit ended it."""
+    try:
+        return child.wait(timeout_s), False
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGINT)
+    try:
+        return child.wait(_GRACE_S), True
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)  # its workers end with it
+        return child.wait(), True
 
 
 def _reason(code: int, lines: Sequence[str]) -> str:

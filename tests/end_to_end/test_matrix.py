@@ -79,14 +79,14 @@ def test_interrupted_matrix_continues_with_the_next_cell(tmp_path: Path) -> None
 
     resumed = matrix(tmp_path, *OPTIONS)
     assert resumed.returncode == 0, resumed.stderr
-    assert "2 cells: 1 done, 0 N/A, 1 to run" in resumed.stderr
+    assert "2 cells: 1 done, 0 skipped, 1 to run" in resumed.stderr
     assert resumed.stdout.count("samples/s") == 2
     results = finished(tmp_path)
     assert len(results) == 2
 
     again = matrix(tmp_path, *OPTIONS, "--format", "json")
     assert again.returncode == 0
-    assert "2 done, 0 N/A, 0 to run" in again.stderr
+    assert "2 done, 0 skipped, 0 to run" in again.stderr
     (table_again,) = json.loads(again.stdout)["tables"]
     assert sorted(cell["run_id"] for cell in table_again["cells"]) == results
     assert finished(tmp_path) == results
@@ -98,7 +98,7 @@ def test_cells_without_a_score_are_recorded_and_the_others_run(tmp_path: Path) -
     done = matrix(tmp_path, *options, f"framework.python={sys.executable}")
     assert done.returncode == 1, done.stderr
     assert "No module named 'torch'" in done.stdout
-    failed = [line for line in (tmp_path / "matrix.jsonl").read_text().splitlines() if '"failed"' in line]
+    failed = [line for line in (tmp_path / "journal.jsonl").read_text().splitlines() if '"error"' in line]
     assert [json.loads(line)["exit_code"] for line in failed] == [13, 13]
 
     memory = matrix(tmp_path, *OPTIONS, "--phase", "train", "batch=4000000000000", "precision=fp32,tf32")

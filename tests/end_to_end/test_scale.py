@@ -88,3 +88,6 @@ def test_failed_group_is_kept_with_its_exit_code(tmp_path: Path) -> None:
     assert group["failure"]["exit_code"] == 21
     assert "exit code 21: single: out_of_memory in repeat 0" in done.stdout
     assert "SET-003" in done.stderr
+    (line,) = map(json.loads, (tmp_path / "journal.jsonl").read_text().splitlines())
+    assert (line["outcome"], line["exit_code"], line["sweep"]) == ("oom", 21, folder.name)
+    assert line["options"][-1] == "devices=2"

@@ -16,6 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 NCF = ("--make", "run", "WORKLOAD=ncf", "FRAMEWORK=pytorch")
 RUN = ("run", "workload=ncf", "framework=pytorch")
 
+SWEEP = ("--make", "sweep", "WORKLOAD=ncf", "FRAMEWORK=pytorch")
+_THOUSAND = ",".join(map(str, range(1, 1001)))
+MILLION = f"GRID=batch={_THOUSAND} framework.threads={_THOUSAND}"
+
 # The arguments of `python -m suite`, its exit code, and what the message says. `--make` is how make calls it.
 CASES: list[tuple[tuple[str, ...], int, str]] = [
     # names
@@ -30,8 +34,37 @@ CASES: list[tuple[tuple[str, ...], int, str]] = [
     ((*RUN, "workload.hyper.rat=1"), 10, "did you mean workload.hyper.rate?"),
     ((*RUN, "batch.size=1"), 10, "batch.size: expected batch=VALUE"),
     ((*RUN, "+foo=1"), 10, "unknown option 'foo'; `python -m suite run --help` lists the options"),
-    (("run", "+experiment=titan"), 10, "did you mean titan_rtx_2019?"),
-    (("--make", "matrix", "EXPERIMENT=titan"), 10, "did you mean titan_rtx_2019?"),
+    (("run", "+experiment=titan"), 10, "`make sweep SWEEP=NAME` runs the grids gpu_cloud"),
+    (("run", "+experiment=titan_rtx_2019"), 10, "make sweep SWEEP=titan_rtx_2019"),
+    (("--make", "matrix", "SWEEP=titan"), 10, "did you mean titan_rtx_2019?"),
+    (("--make", "matrix", "EXPERIMENT=titan"), 2, "EXPERIMENT is now SWEEP"),
+    # grids
+    ((*SWEEP, "GRID=bach=1,2"), 10, "did you mean batch?"),
+    ((*SWEEP, "GRID=threads=1,2"), 10, "did you mean framework.threads?"),
+    ((*SWEEP, "GRID=runtime.cpu=1,2"), 10, "did you mean runtime.cpus?"),
+    ((*SWEEP, "GRID=batch=32,64,32"), 10, "batch: expected each value once, found 32 twice; remove one"),
+    ((*SWEEP, "GRID=batch=32 batch=64"), 10, "batch: expected one list of values, found two; join them"),
+    ((*SWEEP, "GRID=batch="), 10, "batch: expected at least one value, found none"),
+    ((*SWEEP, "GRID=batch"), 10, "grid: expected axes such as batch=32,64, found 'batch'"),
+    (
+        (*SWEEP, "GRID=precision=fp32,fp8"),
+        10,
+        "precision: expected one of fp32, tf32, bf16, fp16, found 'fp8'",
+    ),
+    ((*SWEEP, "GRID=storage=nvme,network"), 10, "the axis of folders on several disks is disk=nvme"),
+    ((*SWEEP, "GRID=disk=nvme", "DISKS=none.toml"), 10, "disks: expected a TOML file, found none.toml"),
+    (
+        (*SWEEP, "BATCH=1", "GRID=batch=32"),
+        10,
+        "batch: expected it once, found it in the grid and as an option",
+    ),
+    ((*SWEEP, "GRID=workload=gnmt"), 10, "workload: expected it once, found it as a flag and in the grid"),
+    (SWEEP, 10, 'GRID="batch=32,64"'),
+    (("--make", "sweep", "WORKLOAD=ncf", "GRID=batch=1,2"), 10, "framework: expected framework=<one of"),
+    ((*SWEEP, MILLION), 10, "grid: expected at most 10,000 cells, found 1,000,000; sweep fewer values"),
+    ((*SWEEP, "GRID=batch=range(1,100000000)"), 10, "batch: expected at most 10,000 values, found more"),
+    ((*SWEEP, "GRID=batch=1,2", "TIMEOUT=0"), 2, "expected seconds above 0, found 0"),
+    (("--make", "sweep", "SWEEP=titan"), 10, "did you mean titan_rtx_2019?"),
     # values
     (("--make", "run", "WORKLOAD=ncf"), 10, "framework: expected framework=<one of jax, mxnet"),
     (("--make", "run", "WORKLOAD=ncg", "FRAMEWORK=pytorch"), 10, "did you mean ncf?"),
@@ -58,8 +91,12 @@ CASES: list[tuple[tuple[str, ...], int, str]] = [
     (("--make", "quality", "SEEDS=0"), 10, "seeds: expected at least 1, found 0"),
     (("--make", "scale", "WORKLOAD=ncf", "FRAMEWORK=pytorch", "DEVICES=0"), 10, "numbers such as 1,2,4"),
     # Hydra's grammar
-    ((*NCF, "BATCH=256,1024"), 10, "`make matrix WORKLOAD=ncf FRAMEWORK=pytorch BATCH=256,1024` runs each"),
-    ((*RUN, "framework.threads=1,2"), 10, "ARGS=framework.threads=1,2`"),
+    (
+        (*NCF, "BATCH=256,1024"),
+        10,
+        '`make sweep WORKLOAD=ncf FRAMEWORK=pytorch GRID="batch=256,1024"` runs each',
+    ),
+    ((*RUN, "framework.threads=1,2"), 10, 'GRID="framework.threads=1,2"`'),
     (
         (*RUN, "batch"),
         10,
@@ -162,7 +199,7 @@ def test_several_values_of_a_make_variable_are_an_axis_of_a_matrix(
 ) -> None:
     only = ("WORKLOAD=ncf", "FRAMEWORK=pytorch", "PHASE=train", f"RESULTS_DIR={tmp_path}", "DRY=1")
     assert main(("--make", "matrix", *only, "BATCH=256,512")) == 0
-    assert "2 cells: 0 done, 0 N/A, 2 to run" in capfd.readouterr().err
+    assert "2 cells: 0 done, 0 skipped, 2 to run" in capfd.readouterr().err
 
 
 def test_matrix_takes_hyperparameters_of_any_workload() -> None:

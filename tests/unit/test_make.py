@@ -308,7 +308,7 @@ def test_bare_check_takes_the_newest_finished_result(
         (
             [
                 "matrix",
-                "EXPERIMENT=a b",
+                "SWEEP=a b",
                 "DRY=1",
                 "WORKLOAD=ncf,gnmt",
                 "RESULTS_DIR=/r",
@@ -316,7 +316,7 @@ def test_bare_check_takes_the_newest_finished_result(
                 "ARGS=batch=1,2",
             ],
             [
-                *("matrix", "--experiment", "a b", "--workload", "ncf,gnmt", "--dry", "--results-dir", "/r"),
+                *("matrix", "--sweep", "a b", "--workload", "ncf,gnmt", "--dry", "--results-dir", "/r"),
                 'data_root="/d,e"',
                 "batch=1,2",
             ],

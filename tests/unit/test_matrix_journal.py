@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from suite.plan.errors import StorageProblem
-from suite.sweep.journal import JOURNAL, JournalLine, append, latest, locked, read
+from suite.sweep.journal import JOURNAL, JournalLine, SweepLine, append, last_seed, latest, locked, read
 
 LINE = JournalLine(
-    "2026-11-20T18:00:00Z",
     ("workload=ncf", "framework=mxnet"),
     "c" * 64,
-    "failed",
+    "error",
     20,
     'crashed: "x"\u2028\n',
     ("practice", "mini", "real", "throughput"),
     {"workload": "ncf", "batch_per_device": 256},
+    wall="2026-11-20T18:00:00Z",
 )
 
 
 def test_journal_returns_its_lines_and_the_latest_of_a_cell(tmp_path: Path) -> None:
-    again = replace(LINE, status="N/A", exit_code=11)
+    again = replace(LINE, outcome="skipped", exit_code=11)
     with locked(tmp_path) as journal:
         append(journal, LINE)
         append(journal, again)
@@ -32,6 +32,24 @@ def test_journal_returns_its_lines_and_the_latest_of_a_cell(tmp_path: Path) -> N
     assert latest(read(tmp_path), LINE.options, LINE.code) == again
     assert latest(read(tmp_path), LINE.options, "d" * 64) is None
     assert latest(read(tmp_path), ("workload=gnmt",), LINE.code) is None
+
+
+def test_line_after_an_incomplete_one_is_kept(tmp_path: Path) -> None:
+    with locked(tmp_path) as journal:
+        append(journal, LINE)
+    (tmp_path / JOURNAL).write_bytes((tmp_path / JOURNAL).read_bytes() * 2 + b'{"code": "cc')
+    with locked(tmp_path) as journal:
+        append(journal, LINE)
+    assert read(tmp_path) == (LINE, LINE, LINE)
+
+
+def test_seed_of_a_sweep_is_that_of_its_last_command(tmp_path: Path) -> None:
+    assert last_seed(tmp_path, "a") is None
+    with locked(tmp_path) as journal:
+        for line in (SweepLine("a", 1, 30), LINE, SweepLine("b", 2, 30), SweepLine("a", 3, 30)):
+            append(journal, line)
+    assert [last_seed(tmp_path, sweep) for sweep in ("a", "b", "c")] == [3, 2, None]
+    assert read(tmp_path) == (LINE,)
 
 
 def test_incomplete_line_is_skipped(tmp_path: Path) -> None:

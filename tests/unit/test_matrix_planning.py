@@ -139,7 +139,7 @@ def test_estimate_uses_results_of_equal_settings_and_any_code(tmp_path: Path) ->
     [
         (("precision=tf32",), "tf32"),
         (("loader=dali",), "loader: ncf reads no images"),
-        (("runtime=docker", "launcher=slurm"), "submit the whole matrix as a job"),
+        (("runtime=docker", "launcher=slurm"), "submit the whole matrix or sweep as a job"),
     ],
 )
 def test_impossible_cell_is_not_available_with_its_reason(

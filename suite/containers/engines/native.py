@@ -16,6 +16,7 @@ class WorkerCommand:
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     directory: Path
+    processors: frozenset[int] | None = None  # that it may run on (sched_setaffinity); None: as its parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class NativeInputs:
     threads: int
     wait_policy: str  # passive | active
     visible_devices: str | None = None
+    processors: frozenset[int] | None = None
 
 
 def worker_environment(scratch: str, cache: str, code: str, threads: int, wait_policy: str) -> dict[str, str]:
@@ -67,4 +69,4 @@ def native_command(inputs: NativeInputs) -> WorkerCommand:
     if inputs.visible_devices is not None:
         environment["CUDA_VISIBLE_DEVICES"] = inputs.visible_devices
     argv = (str(inputs.python), "-s", "-m", "suite.worker")
-    return WorkerCommand(argv, environment, inputs.scratch)
+    return WorkerCommand(argv, environment, inputs.scratch, inputs.processors)

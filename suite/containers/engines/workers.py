@@ -22,7 +22,7 @@ from suite.containers.engines.container import (
 )
 from suite.containers.engines.native import NativeInputs, WorkerCommand, native_command, worker_environment
 from suite.telemetry import cgroup
-from suite.telemetry.reading import Unavailable
+from suite.telemetry.reading import Unavailable, expand_list
 
 PAIR = "/opt/suite/custom/pair.py"  # inside
 _NOBODY = 65534  # user and group of the worker where the harness is root
@@ -65,6 +65,7 @@ class NativeWorkers:
     wait_policy: str
     visible_devices: str | None
     pair: Path | None = None
+    affinity: str | None = None  # processors such as 0-1 that the worker may run on
     _group: cgroup.Cgroup | None = None
     _kills: int = 0
 
@@ -77,8 +78,17 @@ class NativeWorkers:
         del repeat, data
         cache = scratch.parent / "cache"
         cache.mkdir(exist_ok=True)
+        processors = None if self.affinity is None else frozenset(expand_list(self.affinity))
         return native_command(
-            NativeInputs(self.python, scratch, cache, self.threads, self.wait_policy, self.visible_devices)
+            NativeInputs(
+                self.python,
+                scratch,
+                cache,
+                self.threads,
+                self.wait_policy,
+                self.visible_devices,
+                processors,
+            )
         )
 
     def attest(self, repeat: int, process: int) -> Attestation:

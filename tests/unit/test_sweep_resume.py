@@ -1,0 +1,191 @@
+"""A sweep that is killed and started again runs what is left, in the same order. The measuring is stubbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.cli import main
+from suite.plan import code
+from suite.plan.machine import Machine
+from suite.sweep import journal, planning
+from suite.sweep.runner import RunExit, Runner
+from tests.fixtures.good_log import MINI, Good
+from tests.unit.test_matrix_planning import CODE, CPU, result
+from tests.unit.test_plan import LAPTOP
+
+BATCHES = [16 * number for number in range(1, 13)]
+GRID = f"batch={','.join(map(str, BATCHES))}"
+
+Stub = Callable[[int], RunExit | None]
+
+
+@pytest.fixture(autouse=True)
+def _imagined_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_processor_name", lambda: CPU)
+    monkeypatch.setattr(planning, "detect_machine", lambda: _cpu_only(LAPTOP))
+    monkeypatch.setattr(code, "code_digest", lambda: CODE)
+
+
+def _cpu_only(machine: Machine) -> Machine:
+    return replace(machine, gpus=())
+
+
+def sweep(results: Path, *options: str) -> int:
+    fixed = ("--workload", "ncf", "--framework", "pytorch", "--phase", "train", "runtime=native")
+    return main(["sweep", "--grid", GRID, *fixed, "--results-dir", str(results), *options])
+
+
+def measuring(
+    results: Path, monkeypatch: pytest.MonkeyPatch, instead: Stub = lambda number: None
+) -> list[int]:
+    """Replace the run of a cell by a synthetic result; ``instead`` may end one otherwise. The batches run."""
+    ran: list[int] = []
+
+    def run(self: Runner, options: Sequence[str], timeout_s: float | None = None) -> RunExit:
+        del self, timeout_s
+        (batch,) = [int(one.removeprefix("batch=")) for one in options if one.startswith("batch=")]
+        if (ended := instead(len(ran))) is not None:
+            return ended
+        ran.append(batch)
+        good = Good(key=replace(MINI, batch=batch), run_hex=secrets.token_hex(4))
+        return RunExit(0, 1.0, result(results, good), "", ())
+
+    monkeypatch.setattr(Runner, "run", run)
+    return ran
+
+
+def cells(results: Path) -> list[int]:
+    """The batches in the journal in their order, measurements of the reference cell included."""
+    names = [line.options for line in journal.read(results)]
+    return [int(one.removeprefix("batch=")) for options in names for one in options if "batch=" in one]
+
+
+def killed_in(number: int, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the sweep in another process, which SIGKILL ends in its run ``number``."""
+    child = os.fork()
+    if not child:
+        measuring(
+            results, monkeypatch, lambda ran: os.kill(os.getpid(), signal.SIGKILL) if ran == number else None
+        )
+        sweep(results)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def test_killed_sweep_loses_the_run_that_was_killed_and_keeps_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole, again = tmp_path / "whole", tmp_path / "again"
+    measuring(whole, monkeypatch)
+    assert sweep(whole, "--seed", "7") == 0
+    order = cells(whole)
+    assert sorted(order) == sorted([*BATCHES, BATCHES[0], BATCHES[0]])  # the reference cell three times
+    assert order != sorted(order)
+
+    with journal_with_seed(again, whole):
+        pass
+    killed_in(4, again, monkeypatch)
+    killed_in(3, again, monkeypatch)
+    assert cells(again) == order[:7]
+    ran = measuring(again, monkeypatch)
+    capfd.readouterr()
+    assert sweep(again, "--format", "json") == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert cells(again) == order
+    assert ran == order[7:]
+    assert shown["seed"] == 7
+    assert [cell["outcome"] for cell in shown["cells"]] == ["ok"] * len(BATCHES)
+    assert len(shown["reference"]["throughput_per_s"]) == 3
+    assert shown["reference"]["change"] is not None
+
+    ran = measuring(again, monkeypatch)
+    assert sweep(again) == 0
+    assert ran == []
+
+
+def journal_with_seed(folder: Path, like: Path) -> Any:
+    """The journal of ``folder`` with the first line of that of ``like``: its sweep and seed."""
+    folder.mkdir()
+    first = (like / journal.JOURNAL).read_bytes().split(b"\n")[0]
+    (folder / journal.JOURNAL).write_bytes(first + b"\n")
+    return journal.locked(folder)
+
+
+@pytest.mark.parametrize(
+    ("ended", "outcome", "code"),
+    [
+        (RunExit(20, 1.0, None, "a worker crashed", ("boom",)), "error", 1),
+        (RunExit(130, 1.0, None, "it took longer than 5 s", (), timed_out=True), "timeout", 1),
+        (RunExit(23, 1.0, None, "a worker timed out", ()), "timeout", 1),
+        (RunExit(11, 1.0, None, "not on this device", ()), "skipped", 0),
+    ],
+    ids=["error", "time limit", "worker", "unsupported"],
+)
+def test_outcome_and_reason_of_a_cell_without_a_result(
+    ended: RunExit,
+    outcome: str,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    measuring(tmp_path, monkeypatch, lambda ran: ended if ran == 5 else None)
+    monkeypatch.setattr("tests.unit.test_sweep_resume.GRID", "batch=16,32,48,64,80,96")
+    assert sweep(tmp_path, "--seed", "1", "--timeout", "5") == code
+    out = capfd.readouterr().out
+    (line,) = [line for line in journal.read(tmp_path) if line.outcome != "ok"]
+    assert (line.outcome, line.reason, line.exit_code) == (outcome, ended.reason, ended.exit_code)
+    assert f"5 ok, 1 {outcome}" in out
+    assert f"{outcome}: {ended.reason} [batch=" in out
+
+
+def test_cell_that_reached_its_time_limit_is_run_again_with_a_longer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.unit.test_sweep_resume.GRID", "batch=16,32")
+    late = RunExit(130, 5.0, None, "it took longer than 5 s", (), timed_out=True)
+    measuring(tmp_path, monkeypatch, lambda ran: late if ran == 1 else None)
+    assert sweep(tmp_path, "--timeout", "5") == 1
+    ran = measuring(tmp_path, monkeypatch)
+    assert sweep(tmp_path, "--timeout", "5") == 1
+    assert ran == []
+    assert "timeout: it took longer than 5 s" in capfd.readouterr().out
+    assert sweep(tmp_path, "--timeout", "6") == 0
+    assert len(ran) == 1
+
+
+def test_results_on_one_disk_are_not_those_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = tmp_path / "disks.toml"
+    folders = {name: tmp_path / name for name in ("fast", "slow")}
+    for folder in folders.values():
+        folder.mkdir()
+    names.write_text("".join(f'{name} = "{folder}"\n' for name, folder in folders.items()))
+    seen: list[str] = []
+
+    def run(self: Runner, options: Sequence[str], timeout_s: float | None = None) -> RunExit:
+        del self, timeout_s
+        seen.extend(one for one in options if one.startswith(("data_root=", "disk=")))
+        good = Good(key=replace(MINI, batch=16), run_hex=secrets.token_hex(4))
+        return RunExit(0, 1.0, result(tmp_path / "results", good), "", ())
+
+    monkeypatch.setattr(Runner, "run", run)
+    monkeypatch.setattr("tests.unit.test_sweep_resume.GRID", "disk=fast,slow,tape batch=16")
+    assert sweep(tmp_path / "results", "--disks", str(names)) == 0
+    assert seen == [f'data_root="{folder}"' for folder in folders.values()]
+    assert (
+        "skipped: disk: expected the name of a folder in the file of DISKS, found tape"
+        in capfd.readouterr().out
+    )
+    assert sweep(tmp_path / "results", "--disks", str(names)) == 0
+    assert len(seen) == 2
