@@ -67,7 +67,7 @@ def limits_of(record: Record) -> dict[str, str | int | None]:
 
 def affinity_of(record: Record) -> str | None:
     """The processors that a native worker was restricted to, such as 0-1; None where it was not."""
-    if record.header["runtime"] != "native" or not record.repeats:
+    if record.header.data.get("runtime") != "native" or not record.repeats:
         return None
     repeat = record.repeats[0]
     outside = repeat.env("outside")
