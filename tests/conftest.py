@@ -10,8 +10,14 @@ from __future__ import annotations
 import os
 import signal
 
+import hypothesis
+
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
 
 os.environ.pop("COLUMNS", None)
+
+# Each run tries the same examples, so that none fails by chance; `--hypothesis-profile=default` draws others.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from suite.audit import vsa
@@ -80,6 +80,7 @@ def test_parse_line_returns_a_line_or_a_defect(data: bytes) -> None:
 
 @QUICK
 @given(VALUES)
+@example(float("inf"))
 def test_parse_line_accepts_exactly_encoded_lines(value: Any) -> None:
     """The reader accepts exactly what the writer writes."""
     try:
@@ -89,6 +90,9 @@ def test_parse_line_accepts_exactly_encoded_lines(value: Any) -> None:
     try:
         spelt = orjson.dumps({"a": value}, option=orjson.OPT_SORT_KEYS)
     except (TypeError, ValueError):  # beyond 64 bits, or lone surrogates: no JSON of it exists
+        assert written is None
+        return
+    if orjson.loads(spelt) != {"a": value}:  # infinity and NaN, for which orjson writes null
         assert written is None
         return
     try:
