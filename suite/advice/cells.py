@@ -14,6 +14,7 @@ from suite.advice.model import Point
 from suite.checker.sandboxed import limit_finding
 from suite.compare.result_row import OOM, ResultRow, result_folders
 from suite.contract import INDEPENDENT
+from suite.log.processors import processors_in
 from suite.log.safe import safe
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 
@@ -179,23 +180,14 @@ def processors(row: ResultRow) -> float:
     allowed = [float(machine)] if machine else []
     with suppress(ValueError):
         allowed += [float(cpus)] if cpus else []
-    allowed += [float(_size_of(str(cpuset)))] if cpuset else []
+    if cpuset:
+        listed = processors_in(cpuset)
+        allowed.append(float(len(listed)) if listed else 1.0)
     threads = row.settings.get("threads")
     if type(threads) is int and threads > 0:
         per_node = max(1, int(row.key["devices"]) // max(1, int(row.key.get("nodes") or 1)))
         allowed.append(float(threads * per_node))
     return min((one for one in allowed if math.isfinite(one) and one > 0), default=1.0)
-
-
-def _size_of(cpuset: str) -> int:
-    """The number of processors in a list such as "0-3,8"."""
-    total = 0
-    for part in cpuset.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
-            return 1
-        total += int(last or first) - int(first) + 1
-    return max(1, total)
 
 
 def _group_key(row: ResultRow) -> dict[str, Any]:

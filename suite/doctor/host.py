@@ -17,9 +17,10 @@ from typing import Any
 import psutil
 
 from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject, gigabytes
+from suite.log.processors import expand_list
 from suite.telemetry.load import BUSY_SHARE
 from suite.telemetry.process import descends
-from suite.telemetry.reading import Unavailable, expand_list
+from suite.telemetry.reading import Unavailable
 
 OBSERVATION_S = 0.5
 _ASK_S = 10.0

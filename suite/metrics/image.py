@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from suite.checker.context import HeaderContext
 from suite.log.model import Record
+from suite.log.processors import compact_list, processors_in
 from suite.log.units import quantity
 from suite.rules import load
 
@@ -19,7 +19,6 @@ _NAMES = {
     "shm_bytes": "shm",
     "affinity": "affinity",
 }
-_PROCESSORS = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?){0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +79,12 @@ def restricted(harness: object, workers: Sequence[object]) -> str | None:
 
     Each is a list such as ``0-1,4`` from a log; None if one of them is no such list.
     """
-    lists = [harness, *workers]
-    texts = [text for text in lists if isinstance(text, str) and _PROCESSORS.fullmatch(text)]
-    if not workers or len(texts) < len(lists):
+    of_harness, of_workers = processors_in(harness), [processors_in(one) for one in workers]
+    known = [one for one in of_workers if one is not None]
+    if of_harness is None or not workers or len(known) < len(workers):
         return None
-    first, *others = (_expanded(text) for text in texts)
-    together = frozenset[int]().union(*others)
-    return None if together == first else _compact(sorted(together))
-
-
-def _expanded(text: str) -> frozenset[int]:
-    ranges = [part.partition("-") for part in text.split(",")]
-    return frozenset(one for low, _, high in ranges for one in range(int(low), int(high or low) + 1))
-
-
-def _compact(numbers: Sequence[int]) -> str:
-    starts = [one for one in numbers if one - 1 not in numbers]
-    ends = [one for one in numbers if one + 1 not in numbers]
-    return ",".join(
-        str(low) if low == high else f"{low}-{high}" for low, high in zip(starts, ends, strict=True)
-    )
+    together = frozenset[int]().union(*known)
+    return None if together == of_harness else compact_list(together)
 
 
 def limits_text(record: Record) -> str:

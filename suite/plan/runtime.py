@@ -10,11 +10,11 @@ from typing import Any
 
 from suite.containers.engines import pyxis
 from suite.containers.engines.container import Limits, unenforced_limits
+from suite.log.processors import compact_list, expand_list
 from suite.plan.errors import BadConfiguration, Unsupported
 from suite.plan.limits import SHARED_MEMORY, first_given
 from suite.plan.machine import Machine
 from suite.plan.settings import Settings
-from suite.telemetry.reading import compact_list, expand_list
 
 FindEngine = Callable[[str, bool], Any]  # suite.containers.engines.choice.find
 _GPU_REASON = "a GPU requires a container"
@@ -122,7 +122,7 @@ def _refuse_container_options(settings: Settings) -> None:
         allowed = os.sched_getaffinity(0)
         if missing := sorted(set(expand_list(settings.limits.cpuset)) - allowed):
             raise Unsupported(
-                f"runtime.cpuset: expected processors among {compact_list(sorted(allowed))}, found "
+                f"runtime.cpuset: expected processors among {compact_list(allowed)}, found "
                 f"{compact_list(missing)}"
             )
     if settings.image is not None:

@@ -15,6 +15,7 @@ from suite.compare.result_row import row_of
 from suite.containers.engines import choice as engines
 from suite.contract import Key
 from suite.contract.traits import framework_names
+from suite.log.processors import compact_list
 from suite.metrics.image import conditions_text
 from suite.plan.compose import composer
 from suite.plan.custom import custom_code
@@ -29,7 +30,6 @@ from suite.sweep import journal
 from suite.sweep.cells import Cell
 from suite.sweep.estimate import guessed_seconds
 from suite.sweep.results import FinishedResult, configuration, finished_results
-from suite.telemetry.reading import compact_list
 
 _ALIKE = ("workload", "framework", "mode", "scale", "telemetry")
 _DISK = "disk="  # the axis that names folders of datasets
@@ -157,7 +157,7 @@ def _plan_cell(
         return PlannedCell(cell, replace(entry, status=FAILED, why=_one_line(error)), None, error.code)
     entry = replace(_entry(key, plan.division, settings), limits=_conditions(plan))
     expected = configuration(plan, custom)
-    affinity = plan.affinity if plan.affinity != compact_list(sorted(os.sched_getaffinity(0))) else None
+    affinity = plan.affinity if plan.affinity != compact_list(os.sched_getaffinity(0)) else None
     same = [one for one in known if (one.configuration, one.affinity) == (expected, affinity)]
     return PlannedCell(
         cell,

@@ -13,15 +13,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from suite.log.processors import compact_list, expand_list
 from suite.telemetry import cgroup
 from suite.telemetry.device_facts import device_facts
 from suite.telemetry.nvml import open_devices
 from suite.telemetry.reading import (
     Collector,
     Unavailable,
-    compact_list,
     describe,
-    expand_list,
     read_int,
     read_text,
 )
@@ -98,7 +97,7 @@ def _cpu(root: Path) -> Readings:
         "threads": lambda: len(cores.online()),
         "smt": lambda: read_text(system / "smt/control"),
         "numa_nodes": lambda: len(expand_list(read_text(root / "sys/devices/system/node/online"))),
-        "affinity": lambda: compact_list(list(os.sched_getaffinity(0))),
+        "affinity": lambda: compact_list(os.sched_getaffinity(0)),
         "governor": lambda: cores.same("cpufreq/scaling_governor"),
         "frequency_driver": lambda: cores.same("cpufreq/scaling_driver"),
         "max_frequency_khz": lambda: int(cores.same("cpufreq/cpuinfo_max_freq")),

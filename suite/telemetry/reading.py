@@ -82,23 +82,3 @@ def read_table(path: Path) -> dict[str, int]:
     """A kernel file of ``name value`` lines, such as cpu.stat."""
     rows = (line.split() for line in path.read_text().splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2}
-
-
-def expand_list(text: str) -> list[int]:
-    """Numbers of the kernel's list format: ``0-2,5`` gives 0, 1, 2, 5."""
-    numbers: list[int] = []
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        numbers.extend(range(int(first), int(last or first) + 1))
-    return numbers
-
-
-def compact_list(numbers: list[int]) -> str:
-    """``numbers`` in the kernel's list format: 0, 1, 2, 5 gives ``0-2,5``."""
-    spans: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

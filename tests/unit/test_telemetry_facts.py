@@ -14,9 +14,9 @@ from pathlib import Path
 
 from suite.log import canonical
 from suite.log.nulls import unexplained
+from suite.log.processors import compact_list, expand_list
 from suite.telemetry import clocks
 from suite.telemetry.facts import machine_facts
-from suite.telemetry.reading import compact_list, expand_list
 
 CPUINFO = """\
 processor\t: 0

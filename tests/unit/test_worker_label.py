@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.telemetry.reading import expand_list
+from suite.log.processors import expand_list
 from suite.worker import record
 
 

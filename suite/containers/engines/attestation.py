@@ -20,8 +20,9 @@ import psutil
 
 from suite.containers.engines.container import ContainerInputs, Runtime
 from suite.containers.engines.native import WorkerCommand
+from suite.log.processors import compact_list, expand_list
 from suite.telemetry import cgroup
-from suite.telemetry.reading import Collector, Unavailable, compact_list, describe, expand_list
+from suite.telemetry.reading import Collector, Unavailable, describe
 
 LABEL_PREFIX = "suite."
 NOT_A_FILE = "the image is an engine's, not a file"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from suite.containers.engines.native import WorkerCommand
-from suite.telemetry.reading import compact_list, expand_list
+from suite.log.processors import compact_list, expand_list
 
 CODE, SITE, DATA, SCRATCH = "/opt/suite/code", "/opt/suite/site", "/data", "/scratch"  # inside
 TMPFS = "/tmp"  # noqa: S108 - inside the container, in memory

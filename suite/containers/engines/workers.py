@@ -21,8 +21,9 @@ from suite.containers.engines.container import (
     infiniband_devices,
 )
 from suite.containers.engines.native import NativeInputs, WorkerCommand, native_command, worker_environment
+from suite.log.processors import expand_list
 from suite.telemetry import cgroup
-from suite.telemetry.reading import Unavailable, expand_list
+from suite.telemetry.reading import Unavailable
 
 PAIR = "/opt/suite/custom/pair.py"  # inside
 _NOBODY = 65534  # user and group of the worker where the harness is root
