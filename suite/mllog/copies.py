@@ -20,8 +20,10 @@ _ALL_PAIRS = 128  # logs of a folder that are compared each with each
 _NEIGHBOURS = 20  # of a log, among logs of other folders that took as long
 _AS_LONG = 0.002  # relative difference of two logs that are compared across folders
 _MIN_REPEATED = 3  # occurrences of an interval, for a typical value
-_SAME_MS = 3.0  # root mean square difference of a copy; without initialisation systems can be as stable,
-_DIFFERENT = 3.0  # so that two logs of the folder must typically differ this many times more
+# The root mean square difference of a copy is at most _SAME_MS. Two honest runs of a stable system may differ
+# as little: without an initialisation, two logs must typically differ by more than _DIFFERENT times that.
+_SAME_MS = 3.0
+_DIFFERENT = 3.0
 _MEASURABLE_MS = 20.0  # the least interval that counts for it
 _LONG_MS, _MIN_LONG, _CLOSER = 100.0, 5, 20.0  # a copy is this many times closer than two runs typically are
 _MIN_PAIRS = 3  # for a typical distance and correlation
