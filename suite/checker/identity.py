@@ -28,11 +28,15 @@ def rules_version(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("ID-002")
 def rule_digests(c: HeaderContext) -> Iterator[Fault]:
-    """The header has the digests of all rule files that the run needs, as the checker has them."""
+    """The header has the digests of all rule files that the run needs, as the checker has them.
+
+    A file of a version that is not frozen may have changed since the run (ID-018): every rule judges the log
+    by the present files, so a stated digest gives no advantage.
+    """
     stated: Mapping[str, str] = c.header["rules"]["files"]
     for name, digest in stated.items():
         shipped = c.rules.shipped(name)
-        if digest != shipped:
+        if digest != shipped and not c.rules.may_change(name):
             yield Fault(f"header, data.rules.files[{name!r}]", shipped or "no such file", digest)
     dataset = c.spec.DATASETS[c.subject.scale] if c.real else None
     image = c.image if c.locked is not None else None
@@ -42,6 +46,14 @@ def rule_digests(c: HeaderContext) -> Iterator[Fault]:
         yield Fault("header, data.rules.files", f"also {missing[0]}", "not there")
     if c.header["rules"]["digest"] != digest_of(stated):
         yield Fault("header, data.rules.digest", digest_of(stated), c.header["rules"]["digest"])
+
+
+@header_rule("ID-018")
+def present_rule_files(c: HeaderContext) -> Iterator[Fault]:
+    """The files of rules that are not frozen have not changed since the run."""
+    for name, digest in c.header["rules"]["files"].items():
+        if c.rules.may_change(name) and digest != c.rules.shipped(name):
+            yield Fault(f"header, data.rules.files[{name!r}]", c.rules.shipped(name), digest)
 
 
 @header_rule("ID-003", KEY)

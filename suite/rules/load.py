@@ -199,6 +199,10 @@ class Rules:
         )
         return {one.file: one.digest for one in (base, layers) if one is not None}
 
+    def may_change(self, name: str) -> bool:
+        """Whether ``name`` is a file of a version that is not frozen yet; files of the lock never may."""
+        return name in self._all_files and not (self.root.folder(name.partition("/")[0]) / FROZEN).exists()
+
     def shipped(self, name: str) -> str | None:
         """SHA-256 of the rule file ``name`` ("1.0/limits.json"); None if this version uses no such file."""
         return self._all_files.get(name) or self.lock.files().get(name)
