@@ -98,7 +98,7 @@ def _of_scored(record: Record) -> dict[str, Any]:
         "why": explain_speed(record),
         "time": wall_time(record),
         "resources": {name: _metric(metric) for name, metric in resources_of(record).items()},
-        "repeats": [_repeat(repeat) for repeat in record.repeats],
+        "repeats": [_repeat(repeat, bool(record.pooled_ns)) for repeat in record.repeats],
         "curves": curves_of(record),
         "evaluations": _evaluations(record),
     }
@@ -125,9 +125,9 @@ def _data_sheet(record: Record) -> dict[str, Any] | None:
     return None if entry is None else dict(entry)
 
 
-def _repeat(repeat: Repeat) -> dict[str, Any]:
-    """Window, units and median step of one repeat."""
-    steps = [ns for rank in repeat.ranks for ns in repeat.durations_ns(rank)]
+def _repeat(repeat: Repeat, timed: bool) -> dict[str, Any]:
+    """Window, units and median step of one repeat; ``timed``: timestamps state when a step ended."""
+    steps = [ns for rank in repeat.ranks for ns in repeat.durations_ns(rank)] if timed else []
     return {
         "index": repeat.index,
         "window_ns": repeat.window_ns,

@@ -122,6 +122,9 @@ def numbers(path: Path) -> dict[str, list[str]]:
             four_digits(nearest_rank(log.durations(index), 50) / 1e6) for index in range(5)
         ],
     }
+    if ends[0]["timestamp_kind"] == "host_dispatch":  # when steps were enqueued: no step has a time
+        for name in ("step_p50_ms", "step_p90_ms", "step_p99_ms", "repeat_step_p50_ms"):
+            del found[name]
     trained = log.events[0]["data"]["key"]["phase"] == "train"
     return found | _of_machine(log, ends, windows) | (_losses(log) if trained else {})
 

@@ -68,7 +68,7 @@ def test_runs_of_one_bitwise_class_must_have_equal_fingerprints(tmp_path: Path) 
 
 @pytest.mark.parametrize(("workload", "telling"), [("faster_rcnn", False), ("lstm_ptb", True)])
 def test_empty_outputs_do_not_show_a_copied_fingerprint(workload: str, telling: bool) -> None:
-    """Untrained weights of faster_rcnn detect nothing: JAX's and PyTorch's results were rejected (REG-011)."""
+    """Untrained weights of faster_rcnn detect nothing: a result of JAX was rejected (REG-011)."""
     folders = sorted(SUBMISSIONS.glob(f"**/{workload}/*-infer-*"))
     assert len(folders) >= 2
     traces = [trace_of(record_of(read_folder(one)), one.name, "example-labs", "box") for one in folders]
