@@ -2,15 +2,17 @@
 
 A test run started in the background, or under nohup, ignores the interrupt or the hang-up, and so does every
 process it starts: tests of both would fail for a reason that has nothing to do with them. pytest-xdist sets
-the width of a terminal, which its workers do not have.
+the width of a terminal, which its workers do not have. The test processes of a run share what JAX compiles.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import tempfile
 
 import hypothesis
+import pytest
 
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
@@ -21,3 +23,11 @@ os.environ.pop("COLUMNS", None)
 # Each run tries the same examples, so that none fails by chance; `--hypothesis-profile=default` draws others.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make a folder for what JAX compiles, until the run ends; pytest-xdist hands its path to the workers."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="suite-compiled-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["SUITE_TESTS_COMPILED"] = folder.name

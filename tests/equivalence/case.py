@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "jax")
 LOSSES = 10
 UPDATES = 3
+UNOPTIMISED = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"  # flags of XLA
 RATE_DROP = {"rate_drops": "2:0.5"}  # one change of the rate inside the three updates
 
 
@@ -32,7 +34,8 @@ class Case:
     ``columns`` splits the output of inference into parts that are compared separately, such as boxes and
     scores: one norm over both would hide the smaller numbers. ``reference`` is the batch by variant for the
     comparison at published sizes (``make equivalence SCALE=reference``): as small as normalisation over a
-    batch allows.
+    batch allows. ``optimised``: XLA optimises this case in fp64 too, because without optimisation its
+    convolutions take longer than the compilation saves.
     """
 
     workload: str
@@ -47,6 +50,7 @@ class Case:
     reference: Mapping[str, int] = field(default_factory=dict)
     scale: str = "mini"
     threads: int = 1
+    optimised: bool = False
 
     @property
     def update_bound(self) -> float | None:
@@ -61,6 +65,15 @@ class Case:
             replace(self, scale=scale, variant=variant, batch=batch)
             for variant, batch in self.reference.items()
         )
+
+    def set_flags(self) -> None:
+        """Set XLA's flags for fp64 at mini scale, before the first computation of this process.
+
+        At mini scale compilation takes longer than the steps. Only tests compute in fp64, to compare the
+        mathematics; in fp32 XLA optimises as it does in a run.
+        """
+        if not self.optimised and self.scale == "mini":
+            os.environ["XLA_FLAGS"] = UNOPTIMISED
 
     def job(self, framework: str, precision: str, phase: str = "train", **hyper: str) -> Job:
         """The job of one run on the CPU with the fast path."""

@@ -71,7 +71,12 @@ def run(
 
 @cache
 def _compiled() -> str:
-    """A folder for what JAX compiles, until this process ends: many modules make the same pair."""
+    """A folder for what JAX compiles, that of tests/conftest.py or one until this process ends.
+
+    Many modules make the same pair.
+    """
+    if shared := os.environ.get("SUITE_TESTS_COMPILED"):
+        return shared
     folder = tempfile.TemporaryDirectory(prefix="suite-compiled-")
     atexit.register(folder.cleanup)
     return folder.name

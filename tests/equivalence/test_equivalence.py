@@ -31,22 +31,22 @@ class Runs:
 
     def of(self, case: str, framework: str, precision: str) -> Arrays:
         """What ``framework`` computed in ``precision``."""
-        return arrays_in(self._run(case, framework, "fp64", "fp32") / f"{precision}.npz")
+        return arrays_in(self._run(case, framework, precision) / f"{precision}.npz")
 
     def mutants(self, case: str) -> dict[str, tuple[str, float] | None]:
         """For each mutant of the PyTorch pair the first array beyond its bound, and its difference."""
-        truth = self._run(case, "tensorflow", "fp64", "fp32") / "fp64.npz"
+        truth = self._run(case, "tensorflow", "fp64") / "fp64.npz"
         text = (self._run(case, "pytorch", f"mutants={truth}") / "mutants.json").read_text()
         found: dict[str, tuple[str, float] | None] = json.loads(text)
         return found
 
-    def _run(self, case: str, framework: str, *wanted: str) -> Path:
-        name = wanted[0].partition("=")[0]
+    def _run(self, case: str, framework: str, wanted: str) -> Path:
+        name = wanted.partition("=")[0]
         folder = self._folder / case / framework / name
         if not folder.exists():
             made = folder.with_name(f"{name}.partial")
             made.mkdir(parents=True, exist_ok=True)
-            done = run(framework, "tests.equivalence.runner", case, framework, str(made), *wanted)
+            done = run(framework, "tests.equivalence.runner", case, framework, str(made), wanted)
             assert done.returncode == 0, done.stderr[-4000:]
             made.rename(folder)
         return folder

@@ -220,6 +220,7 @@ def main(arguments: list[str]) -> None:
     """See the module."""
     framework, name, count, *mutants = arguments
     case, size = load(name), int(count)
+    case.set_flags()
     workloads.pair_module(case.job(framework, "fp64"))  # imported before the forks
     workloads.framework_module(case.job(framework, "fp64"))
     changes: dict[str, Change] = {HONEST: unchanged}

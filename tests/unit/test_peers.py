@@ -21,6 +21,7 @@ from suite.contract import WARMUP_STEPS
 from suite.environments import environments as suite_environments
 from suite.workloads.word2vec import spec as word2vec
 from suite.workloads.word2vec.text import read_words, vocabulary
+from tests.equivalence.case import UNOPTIMISED
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -193,10 +194,13 @@ def numbers(workload: str, scale: str) -> int:
 def test_plain_script_has_specified_number_of_parameters(framework: str) -> None:
     """For models with free sizes, at mini scale, in three steps."""
     python = environment(framework)
+    quick = os.environ | {"XLA_FLAGS": UNOPTIMISED}  # JAX compiles for longer than three steps take
     for workload in ("ncf", "lstm_ptb", *(("faster_rcnn", "gnmt", "word2vec") if framework == "jax" else ())):
         arguments = ["-m", "peers.arm", "theirs", "--workload", workload, "--framework", framework]
         arguments += ["--scale", "mini", "--steps", "3", "--threads", "1"]
-        done = subprocess.run([python, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [python, *arguments], cwd=ROOT, env=quick, capture_output=True, text=True, check=True
+        )
         found = json.loads(done.stdout.splitlines()[-1])
         # PyTorch's and Gluon's LSTMs train a second bias in each of the two layers.
         second = 2 * 4 * 96 if workload == "lstm_ptb" and framework in ("pytorch", "mxnet") else 0

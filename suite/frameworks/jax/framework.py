@@ -25,7 +25,11 @@ Batch = dict[str, Tensor]
 Tensors = Sequence[Tensor]
 State = Any  # a tree of tensors
 
-_UNOPTIMISED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+_UNOPTIMISED = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,  # their code takes twice as long to compile
+}
 
 
 class Framework(BaseFramework):
