@@ -27,7 +27,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"--from: expected a folder of results or submissions, found no folder {source}")
     try:
         with without_collection():
-            built = build(source.absolute(), args.to, args.cache_dir / "site")
+            built = build(source.absolute(), args.to, args.cache_dir / "site", args.baselines)
             gc.freeze()  # the process ends soon: a search for garbage among a million strings finds none
     except SiteError as error:
         raise UsageError(str(error)) from error
