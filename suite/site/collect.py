@@ -24,6 +24,7 @@ from suite.sandbox.pool import in_sandboxes
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.site.baselines import Baselines, read_baselines
 from suite.site.cache import Cache, key_of, registry_digest
+from suite.site.sweeps import Journal, read_journal
 from suite.submissions.package import CheckedSubmission, compared_with_each_other, location_in
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry.model import Withdrawal
@@ -113,6 +114,7 @@ class Collection:
     sets: tuple[ScalingResult, ...]
     findings: tuple[Finding, ...]  # about the registry, and about several submissions together
     baselines: Baselines = field(default_factory=Baselines)
+    journal: Journal = field(default_factory=Journal)
 
     def of(self, digest: str) -> Result:
         """The result with this digest of its log."""
@@ -131,6 +133,7 @@ def collect(
     measured = Baselines()
     if baselines is not None:
         measured = read_baselines(baselines.absolute(), cache, SITE_TASKS)
+    journal = read_journal(root, cache, SITE_TASKS) if folders is None else Journal()
     registry = read_registry(root / "registry")
     now = datetime.now(UTC)
     valid = [waiver.name for waiver in registry.waivers if now <= waiver.until]
@@ -164,7 +167,7 @@ def collect(
     cache.close()
     ordered = sorted(results.values(), key=lambda one: (one.facts.get("when", ""), one.digest), reverse=True)
     faults = [finding_of(fault) for fault in registry.faults]
-    return Collection(tuple(ordered), tuple(sets), (*faults, *between), measured)
+    return Collection(tuple(ordered), tuple(sets), (*faults, *between), measured, journal)
 
 
 def _is_below(path: Path, folder: Path | None) -> bool:

@@ -24,6 +24,7 @@ _NAVIGATION = (
     ("index.html", "Results"),
     ("compare.html", "Compare"),
     ("scaling.html", "Scaling"),
+    ("sweeps.html", "Sweeps"),
     ("baselines.html", "Baselines"),
     ("rules.html", "Rules"),
 )

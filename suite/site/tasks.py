@@ -10,6 +10,7 @@ from suite.checker.tasks import log_tasks
 from suite.compare.tasks import TASKS as COMPARE
 from suite.metrics.baseline import Baseline, BaselineProblem, read_log, read_shared
 from suite.site.facts import facts_of
+from suite.site.sweeps import journal_of
 from suite.submissions.tasks import registry_of
 
 
@@ -28,6 +29,11 @@ def baseline_shared(path: str) -> dict[str, Any]:
     return _baseline(read_shared, path)
 
 
+def journal(path: str) -> dict[str, Any]:
+    """The sweeps in the journal of the folder ``path``."""
+    return journal_of(Path(path))
+
+
 def _baseline(read: Callable[[Path], Baseline], path: str) -> dict[str, Any]:
     try:
         return {"baseline": read(Path(path)).as_dict()}
@@ -41,5 +47,6 @@ TASKS = log_tasks(
         "facts": facts,
         "baseline_log": baseline_log,
         "baseline_shared": baseline_shared,
+        "journal": journal,
     }
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from suite.site.collect import Collection
-from suite.site.pages import baselines, compare, groups, index, rules, scaling
+from suite.site.pages import baselines, compare, groups, index, rules, scaling, sweeps
 
 # A maker yields the path of each page within the site, and the page.
 MAKERS: tuple[Callable[[Collection], Iterator[tuple[str, str]]], ...] = (
@@ -16,6 +16,7 @@ MAKERS: tuple[Callable[[Collection], Iterator[tuple[str, str]]], ...] = (
     groups.pages,
     compare.pages,
     scaling.pages,
+    sweeps.pages,
     baselines.pages,
     rules.pages,
 )
