@@ -76,7 +76,7 @@ def _parsed(raw: str) -> JournalLine | SweepLine | None:
         return None
     if not isinstance(value, dict):
         return None
-    kind: type[JournalLine | SweepLine] = SweepLine if "seed" in value else JournalLine
+    kind: Any = SweepLine if "seed" in value else JournalLine
     names = {one.name: one for one in fields(kind)}
     required = {
         name for name, one in names.items() if one.default is MISSING and one.default_factory is MISSING
@@ -85,7 +85,10 @@ def _parsed(raw: str) -> JournalLine | SweepLine | None:
         return None
     if not all(_VALID[name](found) for name, found in value.items()):
         return None
-    return kind(**{name: tuple(found) if isinstance(found, list) else found for name, found in value.items()})
+    made: JournalLine | SweepLine = kind(
+        **{name: tuple(found) if isinstance(found, list) else found for name, found in value.items()}
+    )
+    return made
 
 
 def _text(value: object) -> bool:

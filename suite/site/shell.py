@@ -25,6 +25,7 @@ _NAVIGATION = (
     ("compare.html", "Compare"),
     ("scaling.html", "Scaling"),
     ("sweeps.html", "Sweeps"),
+    ("advice.html", "Advice"),
     ("baselines.html", "Baselines"),
     ("rules.html", "Rules"),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from suite.site.collect import Collection
-from suite.site.pages import baselines, compare, groups, index, rules, scaling, sweeps
+from suite.site.pages import advice, baselines, compare, groups, index, rules, scaling, sweeps
 
 # A maker yields the path of each page within the site, and the page.
 MAKERS: tuple[Callable[[Collection], Iterator[tuple[str, str]]], ...] = (
@@ -17,6 +17,7 @@ MAKERS: tuple[Callable[[Collection], Iterator[tuple[str, str]]], ...] = (
     compare.pages,
     scaling.pages,
     sweeps.pages,
+    advice.pages,
     baselines.pages,
     rules.pages,
 )
