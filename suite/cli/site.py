@@ -1,7 +1,8 @@
 """``python -m suite site``: the results of a folder as a site of HTML files, which needs no server.
 
-The site works from ``file://``, without JavaScript and without a network. Every number follows from a log
-that the checker accepted; rejected results stay, struck through. Exit codes: 0; 2 the folder does not exist,
+The site works from ``file://``, without JavaScript and without a network. Every score follows from a log that
+the checker accepted; rejected results stay, struck through. Sweeps and matrices come from the folder's
+journal.jsonl, machines from --baselines (BASELINES=DIR with make). Exit codes: 0; 2 the folder does not exist,
 the target holds other files, or the checker failed for a result; 15 a file cannot be written.
 """
 

@@ -66,7 +66,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log.write_bytes(log.read_bytes().replace(b'"practice"', b'"closed"', 1))
     write_log(folder / "baselines" / "logs")
     sweep = "0" * 12
-    options = tuple(["workload=ncf", "framework=pytorch", "phase=train", "scale=reference", "batch=64"])
+    options = ("workload=ncf", "framework=pytorch", "phase=train", "scale=reference", "batch=64")
     with journal.locked(folder / "results") as lock:
         journal.append(lock, journal.SweepLine(sweep, 1, 2, study="tensorflow_2017"))
         journal.append(
