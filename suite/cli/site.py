@@ -2,8 +2,10 @@
 
 The site works from ``file://``, without JavaScript and without a network. Every score follows from a log that
 the checker accepted; rejected results stay, struck through. Sweeps and matrices come from the folder's
-journal.jsonl, machines from --baselines (BASELINES=DIR with make). Exit codes: 0; 2 the folder does not exist,
-the target holds other files, or the checker failed for a result; 15 a file cannot be written.
+journal.jsonl, machines from --baselines (BASELINES=DIR with make).
+
+Exit codes: 0; 2 the folder does not exist, the target holds other files, or the checker failed for a result;
+15 a file cannot be written.
 """
 
 from __future__ import annotations

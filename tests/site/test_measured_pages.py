@@ -267,8 +267,10 @@ def test_a_sweep_has_its_figure_its_drift_and_the_cells_that_are_left(swept: Pat
 
 
 def test_published_figures_come_from_the_suite_and_not_from_the_journal(tmp_path: Path) -> None:
-    options = ("workload=resnet50", "framework=pytorch", "phase=train", "scale=reference", "precision=fp32")
-    options += ("data=synthetic", "batch=64", "devices=1")
+    options = (
+        *("workload=resnet50", "framework=pytorch", "phase=train", "scale=reference", "precision=fp32"),
+        *("data=synthetic", "batch=64", "devices=1"),
+    )
     skipped = JournalLine(options, "c" * 64, "skipped", 11, "no GPU", sweep=SWEEP)
     (tmp_path / "results").mkdir()
     other = replace(skipped, sweep="f" * 12)

@@ -1,20 +1,20 @@
 """Advice: what ``make advise`` says for each workload, from the results of the site.
 
-A fit takes up to seconds, so the pages of a workload are kept with its newest result, and made again when one
-of its results changes.
+A fit takes up to seconds, so a section is kept with its newest result, and made again when one of its results
+changes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from suite.log.units import count, quantity, significant
 from suite.site import parts
 from suite.site.collect import Collection, Result
-from suite.site.html import Html, Node, tag, trusted
+from suite.site.html import Html, Node, join, tag, trusted
 from suite.site.shell import page
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ FOOTER = (
 )
 SHARES = (0.5, 0.8, 0.95)  # of the highest measured throughput: the goals of a page
 _LINKS = parts.Links("../")
-_KEPT = "advice"  # the name of the pages of a workload among the parts of a result
+_KEPT = "advice"  # the name of a section among the parts of a result
 _MOST_LINES = 6  # lines of a figure
 _STEPS = 60  # points of a predicted line: so many have no markers
 
@@ -36,13 +36,20 @@ _STEPS = 60  # points of a predicted line: so many have no markers
 def pages(collection: Collection) -> Iterator[tuple[str, str]]:
     """The list of workloads, and one page for each."""
     usable = [one for one in collection.results if _usable(one)]
-    rows = []
-    made = []
-    for name, results in parts.grouped(usable, parts.known_workload).items():
-        if name:
-            row, made_page = _of_workload(name, results)
-            rows.append(row)
-            made.append((f"advice/{name}.html", made_page))
+    by_workload = {name: some for name, some in parts.grouped(usable, parts.known_workload).items() if name}
+    rows, made = [], []
+    for name, results in by_workload.items():
+        sections = [_section(asked, some) for asked, some in parts.grouped(results, _asked).items()]
+        made.append((f"advice/{name}.html", _page(name, results, sections)))
+        rows.append(
+            tag(
+                "tr",
+                tag("td", parts.link(parts.Links().to(f"advice/{name}.html"), name)),
+                tag("td", sum(int(one["cells"]) for one in sections), class_="n"),
+                tag("td", sum(int(one["models"]) for one in sections), class_="n"),
+                tag("td", ", ".join(one["title"] for one in sections)),
+            )
+        )
     about = (
         "Which machine is enough: a model of the step time over processors, batch and devices, fitted to the "
         "results, and the smallest configuration that reaches a goal."
@@ -62,73 +69,73 @@ def _usable(result: Result) -> bool:
     return bool(result.facts.get("advice")) and not result.struck and result.row.group[2] == "throughput"
 
 
-def _of_workload(name: str, results: Sequence[Result]) -> tuple[Html, str]:
-    """The row of the list, and the page: as they were made before, if no result has changed."""
+def _asked(result: Result) -> tuple[str, ...]:
+    """What results must share to compete for one goal, as :attr:`suite.advice.cells.Group.question`."""
+    names = ("phase", "scenario", "variant", "precision", "scale", "nodes")
+    return (*(str(parts.key_of(result, name)) for name in names), result.row.group[1])
+
+
+def _page(name: str, results: Sequence[Result], sections: Sequence[Mapping[str, str]]) -> str:
+    command = tag("code", f"make advise WORKLOAD={name} RESULTS_DIR=…")
+    body: list[Node] = [
+        tag("p", "Advice", class_="kind"),
+        tag("h1", name),
+        tag("p", "As ", command, " says, for goals at shares of the best result.", class_="lead"),
+        *([tag("h2", one["title"]), trusted(one["body"])] for one in sections),
+    ]
+    practice = all(one.row.group[0] == "practice" for one in results)
+    return page(f"Advice: {name}", body, depth=1, watermark=practice, footer=FOOTER)
+
+
+def _section(asked: tuple[str, ...], results: Sequence[Result]) -> dict[str, str]:
+    """Title and body of one section, with its numbers of cells and models.
+
+    It is as it was made before, if no result of the section has changed.
+    """
     digest = sha256("\n".join(one.version for one in results).encode()).hexdigest()
     first = results[0]
-    known = json.loads(first.made.get(_KEPT, "{}"))
+    known: dict[str, str] = json.loads(first.made.get(_KEPT, "{}"))
     if known.get("of") != digest:
-        row, body = _made(name, results)
-        known = {"of": digest, "row": row, "page": body}
+        known = {"of": digest, **_made(f"advice-{sha256(repr(asked).encode()).hexdigest()[:8]}", results)}
         first.made[_KEPT] = json.dumps(known)
-    return trusted(known["row"]), str(known["page"])
+    return known
 
 
-def _made(name: str, results: Sequence[Result]) -> tuple[Html, str]:
+def _made(ids: str, results: Sequence[Result]) -> dict[str, str]:
     from suite.advice.advise import Advisor
     from suite.advice.cells import groups_of
 
     groups, _ = groups_of((one.row, one.facts["advice"]) for one in results)
-    questions: dict[tuple[object, ...], list[Advisor]] = {}
-    for group in groups:
-        questions.setdefault(group.question, []).append(Advisor(group))
-    advisors = [one for some in questions.values() for one in some]
-    command = f"make advise WORKLOAD={name} RESULTS_DIR=…"
-    body: list[Node] = [
-        tag("p", "Advice", class_="kind"),
-        tag("h1", name),
-        tag(
-            "p", "As ", tag("code", command), " says, for goals at shares of the best result.", class_="lead"
-        ),
-    ]
-    for number, some in enumerate(questions.values()):
-        body += _question(some, f"advice-{number}")
-    cells = sum(len(one.group.cells) for one in advisors)
-    measured = ", ".join(
-        sorted({f"{one.group.key['framework']} {one.group.key['phase']}" for one in advisors})
-    )
-    row = tag(
-        "tr",
-        tag("td", parts.link(parts.Links().to(f"advice/{name}.html"), name)),
-        tag("td", cells, class_="n"),
-        tag("td", sum(one.model is not None for one in advisors), class_="n"),
-        tag("td", measured),
-    )
-    practice = all(one.row.group[0] == "practice" for one in results)
-    return row, page(f"Advice: {name}", body, depth=1, watermark=practice, footer=FOOTER)
+    advisors: list[Advisor] = []
+    try:
+        advisors = [Advisor(group) for group in groups]
+        body = join(_advice(advisors, ids))
+    except (ValueError, ArithmeticError) as error:  # numbers of a log that no model can be fitted to
+        body = tag("p", f"There is no advice: {error}.", class_="note")
+    first = results[0]
+    named = (parts.phase_of(first), parts.key_of(first, "variant"), parts.key_of(first, "precision"))
+    described = (f"{parts.key_of(first, 'scale')} scale", f"{first.row.group[1]} data")
+    return {
+        "title": ", ".join(str(one) for one in (*named, *described) if one),
+        "cells": str(sum(len(one.group.cells) for one in advisors)),
+        "models": str(sum(one.model is not None for one in advisors)),
+        "body": body,
+    }
 
 
-def _question(some: Sequence[Advisor], ids: str) -> Iterator[Node]:
-    """What competes for one goal: the goals, then each group with its grid and model."""
+def _advice(some: Sequence[Advisor], ids: str) -> Iterator[Node]:
+    """What competes for one goal: the goals, then each group with its model and grid."""
     from suite.advice.text import blocks
 
-    key = some[0].group.key
-    title = (
-        f"{key['phase']} {key['variant'] or ''}, {key['precision']}, {key['scale']} scale, {key['data']} data"
-    )
-    yield tag("h2", title)
-    try:
-        advised = [(one, one.rows({}, None)) for one in some]
-        yield _goals(advised)
-        for number, (advisor, rows) in enumerate(advised):
-            drawn, *rest = blocks([(advisor, rows)], None, None, None)
-            yield _block(drawn)
-            yield _figure(advisor, f"{ids}-{number}")
-            yield [_block(one) for one in rest]
-            yield _parameters(advisor)
-            yield _measured(advisor.group)
-    except (ValueError, ArithmeticError) as error:  # numbers of a log that no model can be fitted to
-        yield tag("p", f"There is no advice: {error}.", class_="note")
+    advised = [(one, one.rows({}, None)) for one in some]
+    yield _goals(advised)
+    for number, (advisor, rows) in enumerate(advised):
+        drawn, *rest = blocks([(advisor, rows)], None, None, None)
+        yield _block(drawn)
+        yield _figure(advisor, f"{ids}-{number}")
+        yield [_block(one) for one in rest]
+        yield _parameters(advisor)
+        yield _measured(advisor.group)
 
 
 def _block(block: Block) -> Html:
