@@ -80,6 +80,11 @@ class Series:
         return statistics.median(self.rates)
 
     @cached_property
+    def log_rate(self) -> float:
+        """The logarithm of the figure: comparisons are of logarithms."""
+        return math.log(self.rate)
+
+    @cached_property
     def deviation(self) -> float:
         """The deviation of the windows as a fraction: of their logarithms, so that 0.01 is about 1 %."""
         return statistics.stdev([math.log(rate) for rate in self.rates])

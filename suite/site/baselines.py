@@ -21,7 +21,7 @@ from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.site.cache import Cache, code_digest
 
 LOGS = "logs"
-MOST = 1000  # files of a site; more are counted and named, not read
+MOST = 500  # files of a site: their comparison takes a time that grows with the square
 
 
 @dataclass(frozen=True, slots=True)

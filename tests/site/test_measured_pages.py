@@ -143,6 +143,17 @@ def test_hostile_text_of_a_baseline_is_text(tmp_path: Path) -> None:
         assert read(path).text.count("and 101 more") == (0 if path.name == "baselines.html" else 1)
 
 
+def test_more_files_than_a_site_may_have_are_counted_and_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("suite.site.baselines.MOST", 2)
+    for number in range(5):
+        shared(tmp_path / "baselines", baseline(number, {"cpu.copy": 1e9}, f"{number:064x}"))
+    site = site_of(tmp_path)
+    assert "3 more files: a site has at most 2 baselines" in read(site / "baselines.html").text
+    assert len(list((site / "baseline").iterdir())) == 2
+
+
 def test_the_second_build_reads_no_baseline_again_and_a_changed_file_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
