@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from suite.cli.guard import UsageError
 
@@ -28,6 +29,8 @@ def main(args: argparse.Namespace) -> int:
     source = getattr(args, "from")
     if not source.is_dir():
         raise UsageError(f"--from: expected a folder of results or submissions, found no folder {source}")
+    if args.baselines != Path("baselines") and not args.baselines.is_dir():  # the default need not exist
+        raise UsageError(f"--baselines: expected a folder of baselines, found no folder {args.baselines}")
     try:
         with without_collection():
             built = build(source.absolute(), args.to, args.cache_dir / "site", args.baselines)

@@ -47,7 +47,7 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
                 tag("td", parts.link(parts.Links().to(f"advice/{name}.html"), name)),
                 tag("td", sum(int(one["cells"]) for one in sections), class_="n"),
                 tag("td", sum(int(one["models"]) for one in sections), class_="n"),
-                tag("td", ", ".join(one["title"] for one in sections)),
+                tag("td", "; ".join(one["title"] for one in sections)),
             )
         )
     about = (
