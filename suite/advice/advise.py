@@ -20,6 +20,7 @@ MEASURED, PREDICTED, EXTRAPOLATED, UNKNOWN = "measured", "predicted", "extrapola
 HOST_BOUND_PERCENT = 10.0
 _FURTHEST = 2.0  # times the largest measured batch or number of devices: no prediction beyond
 _WIDER = 2.0  # times the width of an interval outside of the measured range
+_MOST_CONFIGS = 4000  # of a product of axes: results of others may have any values
 _USABLE = 0.95  # of a memory that a prediction may fill: allocators lose some to fragments
 
 
@@ -243,19 +244,25 @@ class Advisor:
         return rows
 
     def configs(self, grid: dict[str, tuple[str, ...]]) -> list[Config]:
-        """The product of the grid's axes; an axis that it lacks has the measured values."""
-        memories: Iterable[int | None] = sorted({cell.config.memory_bytes or 0 for cell in self.group.cells})
+        """The product of the grid's axes; an axis that it lacks has the measured values.
+
+        A product of more than 4,000 is left out: then these are the measured configurations.
+        """
+        memories: Sequence[int | None] = sorted({cell.config.memory_bytes or 0 for cell in self.group.cells})
         if MEMORY in grid:
             memories = [size_of(value) for value in grid[MEMORY]]
+        axes = (
+            self._axis(grid, CPUS if CPUS in grid else THREADS, "cpus"),
+            self._axis(grid, BATCH, "batch"),
+            self._axis(grid, DEVICES, "devices"),
+            memories,
+            grid.get(CACHE) or sorted({cell.config.cache for cell in self.group.cells}),
+        )
+        if math.prod(map(len, axes)) > _MOST_CONFIGS:
+            return list(dict.fromkeys(cell.config for cell in self.group.cells))
         return [
             Config(cpus, int(batch), int(devices), memory or None, cache)
-            for cpus, batch, devices, memory, cache in itertools.product(
-                self._axis(grid, CPUS if CPUS in grid else THREADS, "cpus"),
-                self._axis(grid, BATCH, "batch"),
-                self._axis(grid, DEVICES, "devices"),
-                memories,
-                grid.get(CACHE) or sorted({cell.config.cache for cell in self.group.cells}),
-            )
+            for cpus, batch, devices, memory, cache in itertools.product(*axes)
         ]
 
     def _axis(self, grid: dict[str, tuple[str, ...]], name: str, part: str) -> list[float]:

@@ -100,39 +100,50 @@ def read_groups(paths: Iterable[Path], **filters: Sequence[str]) -> tuple[list[G
 
     ``filters`` are values by the name of a part of the key; an empty one excludes nothing.
     """
-    found: list[tuple[dict[str, Any], Cell, ResultRow, dict[str, Any]]] = []
-    unused: list[str] = []
-    known: set[str] = set()
+    found: list[tuple[ResultRow, dict[str, Any] | None]] = []
+    failed: list[str] = []
     with Sandbox(TASKS) as sandbox:
         for folder in result_folders(paths):
             try:
                 value = sandbox.run("advice_result", path=folder)
             except TaskError as error:
-                unused.append(safe(f"{folder.name}: no verdict: {error}", 300))
+                failed.append(safe(f"{folder.name}: no verdict: {error}", 300))
                 continue
             except LimitsError as error:
-                unused.append(safe(f"{folder.name}: {limit_finding(error).found}", 300))
+                failed.append(safe(f"{folder.name}: {limit_finding(error).found}", 300))
                 continue
-            row = ResultRow.of_dict(value["row"])
-            if row.digest in known:
-                continue
-            known.add(row.digest)
-            if not row.key:
-                unused.append(safe(f"{row.run_id}: {row.status}: {row.why}", 300))
-                continue
-            if value["facts"] is None:  # a conversion
-                continue
-            key = row.key | {"data": row.group[1]}
-            if any(values and str(key.get(name)) not in values for name, values in filters.items()):
-                continue
-            if row.group[2] != "throughput":  # it trained to a target
-                continue
-            if row.status not in (*SCORED, OOM):
-                unused.append(safe(f"{row.run_id}: {row.status}: {row.why}", 300))
-                continue
-            cell = cell_of(row, value["facts"])
-            if cell is not None:
-                found.append((_group_key(row), cell, row, value["facts"]))
+            found.append((ResultRow.of_dict(value["row"]), value["facts"]))
+    groups, unused = groups_of(found, **filters)
+    return groups, failed + unused
+
+
+def groups_of(
+    results: Iterable[tuple[ResultRow, dict[str, Any] | None]], **filters: Sequence[str]
+) -> tuple[list[Group], list[str]]:
+    """As :func:`read_groups`, of checked results: each is a row with the facts of its cell."""
+    found: list[tuple[dict[str, Any], Cell, ResultRow, dict[str, Any]]] = []
+    unused: list[str] = []
+    known: set[str] = set()
+    for row, facts in results:
+        if row.digest in known:
+            continue
+        known.add(row.digest)
+        if not row.key:
+            unused.append(safe(f"{row.run_id}: {row.status}: {row.why}", 300))
+            continue
+        if facts is None:  # a conversion
+            continue
+        key = row.key | {"data": row.group[1]}
+        if any(values and str(key.get(name)) not in values for name, values in filters.items()):
+            continue
+        if row.group[2] != "throughput":  # it trained to a target
+            continue
+        if row.status not in (*SCORED, OOM):
+            unused.append(safe(f"{row.run_id}: {row.status}: {row.why}", 300))
+            continue
+        cell = cell_of(row, facts)
+        if cell is not None:
+            found.append((_group_key(row), cell, row, facts))
     return _grouped(found), unused
 
 

@@ -270,6 +270,13 @@ class StepTime:
         fit = self._chosen.fit
         return dict(zip(fit.layout.names, map(float, fit.theta), strict=True))
 
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The least and the greatest value of each parameter in the fits that leave cells out."""
+        names = self._chosen.fit.layout.names
+        values = [[float(fit.theta[at]) for fit in self._chosen.folds] for at in range(len(names))]
+        return {name: (min(some), max(some)) for name, some in zip(names, values, strict=True)}
+
     @cached_property
     def held_out_error(self) -> float:
         """The median relative error of cells that were held out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from suite.checker import check_result
+from suite.checker import Verdict, check_result
 from suite.checker.tasks import log_tasks
 from suite.compare.comparable import compared_metrics
 from suite.compare.result_row import row_of
@@ -21,19 +21,21 @@ ENERGY_SECONDS = 2.0  # the shortest window over which an energy counter counts:
 def advice_result(path: str) -> dict[str, Any]:
     """The result in ``path``: its row, and the facts of a cell where it has a score or ran out of memory."""
     verdict = check_result(Path(path))
-    row, record = row_of(Path(path), verdict), verdict.record
+    return {"row": row_of(Path(path), verdict).as_dict(), "facts": cell_facts(verdict)}
+
+
+def cell_facts(verdict: Verdict) -> dict[str, Any] | None:
+    """What a cell needs beside the row of its result; None for an unreadable result and for a conversion."""
+    record = verdict.record
     if record is None or record.conversion is not None:
-        return {"row": row.as_dict(), "facts": None}
+        return None
     capacities = [at(device, "memory_bytes") for device in devices(record)]
     energy = _energy(record) if verdict.scored and record.mode == "throughput" else missing("no score")
     return {
-        "row": row.as_dict(),
-        "facts": {
-            "device_capacity_bytes": min((one for one in capacities if type(one) is int), default=None),
-            "joules_per_unit": energy.value,
-            "no_energy": energy.reason,
-            "epoch_units": _epoch_units(record),
-        },
+        "device_capacity_bytes": min((one for one in capacities if type(one) is int), default=None),
+        "joules_per_unit": energy.value,
+        "no_energy": energy.reason,
+        "epoch_units": _epoch_units(record),
     }
 
 

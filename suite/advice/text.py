@@ -59,7 +59,7 @@ def model_text(advisor: Advisor) -> str:
     if advisor.model is None:
         return f"model: {cells}; {advisor.no_model}: only measured configurations have a number"
     model = advisor.model
-    values = ", ".join(_parameter(name, value) for name, value in model.values.items())
+    values = ", ".join(parameter_text(name, value) for name, value in model.values.items())
     if model.form == "local":
         values += ", corrected by near cells"
     return (
@@ -68,7 +68,7 @@ def model_text(advisor: Advisor) -> str:
     )
 
 
-def _parameter(name: str, value: float) -> str:
+def parameter_text(name: str, value: float) -> str:
     """A parameter of the model in words, with its letter in the formula."""
     if name == "u":
         return f"the device's process takes {value:.2g} of a processor (u)"

@@ -1,14 +1,18 @@
 """``python -m suite site``: the results of a folder as a site of HTML files, which needs no server.
 
-The site works from ``file://``, without JavaScript and without a network. Every number follows from a log
-that the checker accepted; rejected results stay, struck through. Exit codes: 0; 2 the folder does not exist,
-the target holds other files, or the checker failed for a result; 15 a file cannot be written.
+The site works from ``file://``, without JavaScript and without a network. Every score follows from a log that
+the checker accepted; rejected results stay, struck through. Sweeps and matrices come from the folder's
+journal.jsonl, machines from --baselines (BASELINES=DIR with make).
+
+Exit codes: 0; 2 the folder does not exist, the target holds other files, or the checker failed for a result;
+15 a file cannot be written.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from suite.cli.guard import UsageError
 
@@ -25,9 +29,11 @@ def main(args: argparse.Namespace) -> int:
     source = getattr(args, "from")
     if not source.is_dir():
         raise UsageError(f"--from: expected a folder of results or submissions, found no folder {source}")
+    if args.baselines != Path("baselines") and not args.baselines.is_dir():  # the default need not exist
+        raise UsageError(f"--baselines: expected a folder of baselines, found no folder {args.baselines}")
     try:
         with without_collection():
-            built = build(source.absolute(), args.to, args.cache_dir / "site")
+            built = build(source.absolute(), args.to, args.cache_dir / "site", args.baselines)
             gc.freeze()  # the process ends soon: a search for garbage among a million strings finds none
     except SiteError as error:
         raise UsageError(str(error)) from error

@@ -37,6 +37,7 @@ _FIRST = ("workload", "framework", "phase")
 
 def main(args: argparse.Namespace) -> int:
     """Plan, run and show; the exit code as above."""
+    from suite.compare.published import figures_of
     from suite.log.canonical import sha256_hex
     from suite.plan.code import code_digest
     from suite.report import sweep_table
@@ -73,15 +74,16 @@ def main(args: argparse.Namespace) -> int:
             progress(f"note: {study.note}")
         print(execution.listing(planned))
         return 0
-    begun = journal.SweepLine(sweep, seed or 0, len(cells))
+    begun = journal.SweepLine(sweep, seed or 0, len(cells), study=study.name if study is not None else "")
     ran = execution.run_cells(planned, args.results_dir, code, steps, begun, args.timeout)
     references = {**earlier, **ran.references}
     if 0 in references:
         ran.entries[runnable[0]] = references[0]
+    figures = study.published if study is not None else ()
     table = sweep_table.SweepTable(
         tuple(
-            sweep_table.SweepRow(dict(one.partition("=")[::2] for one in cell.options), entry, published)
-            for cell, entry, published in zip(cells, ran.entries, _published(cells, study), strict=True)
+            sweep_table.SweepRow(cell.values, entry, figures_of(figures, cell.values))
+            for cell, entry in zip(cells, ran.entries, strict=True)
         ),
         tuple(entry for _, entry in sorted(references.items())),
         tuple(study.findings) if study is not None else (),
@@ -188,20 +190,3 @@ def _skipped_if_refused(one: PlannedCell) -> PlannedCell:
 
     refused = one.entry.row is None and one.entry.status == FAILED
     return replace(one, entry=replace(one.entry, status=NOT_AVAILABLE)) if refused else one
-
-
-def _published(cells: Sequence[Cell], study: Sweep | None) -> list[Mapping[str, str]]:
-    """The published figures of each cell, by platform."""
-    figures = study.published if study is not None else ()
-    return [
-        {
-            one.platform: f"{one.value:,.{_decimals(one.value)}f} {one.unit}/s"
-            for one in figures
-            if one.describes(cell)
-        }
-        for cell in cells
-    ]
-
-
-def _decimals(value: float) -> int:
-    return 0 if value == int(value) else 1

@@ -213,6 +213,10 @@ _ALL = (
                 SUBMISSIONS, name="from", help="results or submissions", default=Path("submissions")
             ),
             Option("to", "the folder of the site", metavar="DIR", type=Path, default=Path("site")),
+            Option(
+                "baselines", "baselines of machines, as make baseline keeps them", metavar="DIR",
+                type=Path, default=Path("baselines"),
+            ),
             run.CACHE_DIR,
         ),
         storage_code=15,

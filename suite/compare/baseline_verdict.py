@@ -94,7 +94,7 @@ def _verdict(against: str, candidate: Baseline, groups: Mapping[str, _Group]) ->
             found.append(SeriesVerdict(name, UNKNOWN, count, reason=reason))
             continue
         sigma = max(float(robust_deviation(group.figures)), group.retest)
-        difference = math.log(candidate.series[name].rate) - statistics.median(group.figures)
+        difference = candidate.series[name].log_rate - statistics.median(group.figures)
         found.append(decided(name, difference, count, sigma, factor(count, tests)))
     return BaselineVerdict(against, tuple(found))
 
@@ -120,7 +120,7 @@ def _of_machine(candidate: Baseline, known: Sequence[Baseline], name: str) -> _G
         and one.when < candidate.when
         and _same(one.series.get(name), candidate.series[name])
     ]
-    return _Group(tuple(math.log(one.rate) for one in found), _of_windows(found))
+    return _Group(tuple(one.log_rate for one in found), _of_windows(found))
 
 
 def _of_cohort(candidate: Baseline, known: Sequence[Baseline], name: str) -> _Group:
@@ -133,7 +133,7 @@ def _of_cohort(candidate: Baseline, known: Sequence[Baseline], name: str) -> _Gr
             by_machine.setdefault(str(one.machine), []).append(one.series[name])
     figures, squares, freedom = [], 0.0, 0
     for machine in by_machine.values():
-        logs = [math.log(one.rate) for one in machine]
+        logs = [one.log_rate for one in machine]
         figures.append(statistics.median(logs))
         mean = statistics.fmean(logs)
         squares += sum((one - mean) ** 2 for one in logs)
@@ -165,7 +165,7 @@ def _siblings(candidate: Baseline) -> BaselineVerdict | None:
         k = sibling_factor(len(members), tests)
         sigma = math.sqrt(statistics.fmean(one.deviation**2 for one in members.values()))
         for name, one in members.items():
-            others = [math.log(other.rate) for title, other in members.items() if title != name]
-            difference = math.log(one.rate) - statistics.median(others)
+            others = [other.log_rate for title, other in members.items() if title != name]
+            difference = one.log_rate - statistics.median(others)
             found.append(decided(name, difference, len(others), sigma, k))
     return BaselineVerdict("siblings", tuple(found)) if found else None

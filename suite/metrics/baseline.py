@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class Cohort:
         return ", ".join([f"{self.cpu}, {self.threads} threads", *gpus])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Series:
     """One quantity: units of work per call, and windows of (calls, elapsed ns)."""
 
@@ -74,12 +74,17 @@ class Series:
         """Units of work per second of each window."""
         return [self.work * calls / elapsed * 1e9 for calls, elapsed in self.windows]
 
-    @property
+    @cached_property
     def rate(self) -> float:
         """The figure: the median over the windows, in units per second."""
         return statistics.median(self.rates)
 
-    @property
+    @cached_property
+    def log_rate(self) -> float:
+        """The logarithm of the figure: comparisons are of logarithms."""
+        return math.log(self.rate)
+
+    @cached_property
     def deviation(self) -> float:
         """The deviation of the windows as a fraction: of their logarithms, so that 0.01 is about 1 %."""
         return statistics.stdev([math.log(rate) for rate in self.rates])
@@ -102,10 +107,30 @@ class Baseline:
     missing: Mapping[str, str]
     conditions: tuple[str, ...]
 
-    def shared(self) -> bytes:
-        """The file to share, as ``<digest>.json``."""
+    @classmethod
+    def of_dict(cls, value: Mapping[str, Any]) -> Baseline:
+        """The baseline from the values of :meth:`as_dict`, which follow the schema."""
+        return cls(
+            digest=value["log"],
+            when=value["when"],
+            suite=value["suite"],
+            quick=value["quick"],
+            cohort=Cohort(**value["cohort"]),
+            machine=value["machine"],
+            series={
+                name: Series(
+                    one["unit"], one["work"], one["method"], tuple((c, ns) for c, ns in one["windows"])
+                )
+                for name, one in value["series"].items()
+            },
+            missing=value["missing"],
+            conditions=tuple(value["conditions"]),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The baseline as JSON values: those of the file to share."""
         cohort = {"cpu": self.cohort.cpu, "threads": self.cohort.threads, "gpus": dict(self.cohort.gpus)}
-        value = {
+        return {
             "format": SHARED, "log": self.digest, "when": self.when, "suite": self.suite, "quick": self.quick,
             "cohort": cohort, "machine": self.machine,
             "series": {
@@ -115,7 +140,10 @@ class Baseline:
             },
             "missing": dict(self.missing), "conditions": list(self.conditions),
         }  # fmt: skip
-        return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+
+    def shared(self) -> bytes:
+        """The file to share, as ``<digest>.json``."""
+        return (json.dumps(self.as_dict(), indent=1, sort_keys=True) + "\n").encode()
 
 
 def read_log(folder: Path) -> Baseline:
@@ -162,20 +190,7 @@ def read_shared(path: Path) -> Baseline:
         raise BaselineProblem(
             f"{safe(path.name)}: expected the name {value['log']}.json, after the digest of its log"
         )
-    return Baseline(
-        digest=value["log"],
-        when=value["when"],
-        suite=value["suite"],
-        quick=value["quick"],
-        cohort=Cohort(**value["cohort"]),
-        machine=value["machine"],
-        series={
-            name: Series(one["unit"], one["work"], one["method"], tuple((c, ns) for c, ns in one["windows"]))
-            for name, one in value["series"].items()
-        },
-        missing=value["missing"],
-        conditions=tuple(value["conditions"]),
-    )
+    return Baseline.of_dict(value)
 
 
 def _outer(

@@ -24,19 +24,25 @@ def text(baseline: Baseline, verdicts: Sequence[BaselineVerdict], width: int) ->
     """The table, what could not be measured, what limited the machine, and the verdicts."""
     lines = [f"machine: {safe(baseline.cohort, 400)}", ""]
     if baseline.series:
-        lines += [*aligned(_rows(baseline, verdicts), width=width), ""]
-    for reason in dict.fromkeys(baseline.missing.values()):
-        names = ", ".join(safe(name) for name, why in baseline.missing.items() if why == reason)
-        lines.append(f"not measured: {names}: {safe(reason, 300)}")
-    lines += [f"condition: {safe(one, 300)}" for one in baseline.conditions]
+        lines += [*aligned(rows(baseline, verdicts), width=width), ""]
+    lines += notes(baseline)
     for verdict in verdicts:
-        lines += _sentences(verdict)
+        lines += sentences(verdict)
     wrapped = (
         textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
         if len(line) > width else [line]
         for line in lines
     )  # fmt: skip
     return "\n".join(part for line in wrapped for part in line or [""])
+
+
+def notes(baseline: Baseline) -> list[str]:
+    """One line for each reason for which something was not measured, and for each condition."""
+    names: dict[str, list[str]] = {}
+    for name, reason in baseline.missing.items():
+        names.setdefault(reason, []).append(safe(name))
+    lines = [f"not measured: {', '.join(some)}: {safe(reason, 300)}" for reason, some in names.items()]
+    return lines + [f"condition: {safe(one, 300)}" for one in baseline.conditions]
 
 
 def rate_text(series: Series, rate: float) -> str:
@@ -57,13 +63,14 @@ def _digits(value: float) -> str:
     return f"{value:,.{max(0, 2 - math.floor(math.log10(rounded)))}f}"
 
 
-def _rows(baseline: Baseline, verdicts: Sequence[BaselineVerdict]) -> list[list[str]]:
-    rows = [["series", "median", "deviation", *(one.against for one in verdicts)]]
+def rows(baseline: Baseline, verdicts: Sequence[BaselineVerdict]) -> list[list[str]]:
+    """A row of heads, and one for each series: name, median, deviation, state in each comparison."""
+    found = [["series", "median", "deviation", *(one.against for one in verdicts)]]
     by_name = [{one.name: one for one in verdict.series} for verdict in verdicts]
     for name, series in baseline.series.items():
-        states = [_state(found.get(name)) for found in by_name]
-        rows.append([name, rate_text(series, series.rate), f"{series.deviation:.1%}", *states])
-    return rows
+        states = [_state(one.get(name)) for one in by_name]
+        found.append([name, rate_text(series, series.rate), f"{series.deviation:.1%}", *states])
+    return found
 
 
 def _state(verdict: SeriesVerdict | None) -> str:
@@ -72,7 +79,7 @@ def _state(verdict: SeriesVerdict | None) -> str:
     return verdict.state if verdict.ratio is None else f"{verdict.state} {verdict.ratio - 1:+.1%}"
 
 
-def _sentences(verdict: BaselineVerdict) -> list[str]:
+def sentences(verdict: BaselineVerdict) -> list[str]:
     """One line with the verdict, and one for each series that is slow or fast: with n, σ̂ and threshold."""
     head = f"verdict against {AGAINST[verdict.against]}: {verdict.state}"
     if verdict.state == UNKNOWN:

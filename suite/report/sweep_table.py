@@ -94,13 +94,13 @@ class SweepTable:
 
 def to_text(table: SweepTable) -> str:
     """The table for a terminal."""
-    lines = [_heading(table), *aligned([_heads(table), *_cells(table)]), *_footnotes(table)]
+    lines = [heading(table), *aligned([_heads(table), *_cells(table)]), *_footnotes(table)]
     return "\n".join(lines) + "\n"
 
 
 def to_markdown(table: SweepTable) -> str:
     """The table as Markdown."""
-    lines = [f"## {escaped(_heading(table), 600)}", ""]
+    lines = [f"## {escaped(heading(table), 600)}", ""]
     lines += markdown_table([escaped(head) for head in _heads(table)], _cells(table))
     return "\n".join([*lines, "", *(f"- {escaped(line, 600)}" for line in _footnotes(table))]) + "\n"
 
@@ -146,7 +146,8 @@ WRITERS: Mapping[str, Callable[[SweepTable], str]] = {
 }
 
 
-def _heading(table: SweepTable) -> str:
+def heading(table: SweepTable) -> str:
+    """What all cells share, how many have each outcome, and on which device."""
     devices = dict.fromkeys(row.entry.device for row in table.rows if row.entry.device)
     on = f"; on {', '.join(devices)}" if devices else ""
     common = f"{table.common}; " if table.common else ""
@@ -180,7 +181,12 @@ def _footnotes(table: SweepTable) -> list[str]:
     for (outcome, why), cells in causes.items():
         named = cells[0] + (f" and {len(cells) - 1} more" if len(cells) > 1 else "")
         lines.append(safe(f"{outcome}: {why}" + (f" [{named}]" if named else ""), 600))
-    lines += [_drift(table)] if table.references else []
+    return lines + notes(table)
+
+
+def notes(table: SweepTable) -> list[str]:
+    """The drift, and what the study concluded."""
+    lines = [_drift(table)] if table.references else []
     lines += [safe(f"{PUBLISHED}: {text}", 600) for text in table.findings]
     if table.platforms or table.findings:
         lines.append(

@@ -39,18 +39,18 @@ class Built:
     removed: int
 
 
-def build(source: Path, target: Path, cache_folder: Path) -> Built:
-    """Write the site of the results below ``source`` into ``target``.
+def build(source: Path, target: Path, cache_folder: Path, baselines: Path | None = None) -> Built:
+    """Write the site of the results below ``source``, and of the baselines, into ``target``.
 
     Raises SiteError if ``target`` holds files of something else, OSError.
     """
     before = _manifest(target)
     with without_collection():  # a thousand results make a million strings and no cycles
-        return _built(source, target, Cache(cache_folder), before)
+        return _built(source, target, Cache(cache_folder), before, baselines)
 
 
-def _built(source: Path, target: Path, cache: Cache, before: set[str]) -> Built:
-    collection = collect(source, cache)
+def _built(source: Path, target: Path, cache: Cache, before: set[str], baselines: Path | None) -> Built:
+    collection = collect(source, cache, baselines=baselines)
     parts_name, pages_name = (
         f"{sha256(str(path.absolute()).encode()).hexdigest()}.{kind}"
         for path, kind in ((source, "parts"), (target, "pages"))

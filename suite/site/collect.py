@@ -22,7 +22,9 @@ from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.sandbox.pool import in_sandboxes
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
+from suite.site.baselines import Baselines, read_baselines
 from suite.site.cache import Cache, key_of, registry_digest
+from suite.site.sweeps import Journal, read_journal
 from suite.submissions.package import CheckedSubmission, compared_with_each_other, location_in
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry.model import Withdrawal
@@ -111,25 +113,33 @@ class Collection:
     results: tuple[Result, ...]  # the newest first
     sets: tuple[ScalingResult, ...]
     findings: tuple[Finding, ...]  # about the registry, and about several submissions together
+    baselines: Baselines = field(default_factory=Baselines)
+    journal: Journal = field(default_factory=Journal)
 
     def of(self, digest: str) -> Result:
         """The result with this digest of its log."""
         return next(one for one in self.results if one.digest == digest)
 
 
-def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> Collection:
+def collect(
+    root: Path, cache: Cache, folders: Iterable[Path] | None = None, baselines: Path | None = None
+) -> Collection:
     """Check every result and scaling set below ``root``; those of the cache are not checked again.
 
     ``folders`` limits the results; without it all below ``root`` are read. A log that lies in several folders
-    has one entry: the submitted one.
+    has one entry: the submitted one. ``baselines`` is the folder of baselines; without it none are read.
     """
     root = root.absolute()
+    measured = Baselines()
+    if baselines is not None:
+        measured = read_baselines(baselines.absolute(), cache, SITE_TASKS)
+    journal = read_journal(root, cache, SITE_TASKS) if folders is None else Journal()
     registry = read_registry(root / "registry")
     now = datetime.now(UTC)
     valid = [waiver.name for waiver in registry.waivers if now <= waiver.until]
     of_registry = registry_digest(root, valid)
     asked = result_folders([root]) if folders is None else (path.absolute() for path in folders)
-    found = [path for path in asked if path.suffix not in _ENDINGS]
+    found = [path for path in asked if path.suffix not in _ENDINGS and not _is_below(path, baselines)]
     withdrawals = [withdrawal_of(path, cache.digest(path / LOG), registry) for path in found]
     keys = [
         key_of(cache, path, root, of_registry, str(withdrawal))
@@ -157,7 +167,11 @@ def collect(root: Path, cache: Cache, folders: Iterable[Path] | None = None) -> 
     cache.close()
     ordered = sorted(results.values(), key=lambda one: (one.facts.get("when", ""), one.digest), reverse=True)
     faults = [finding_of(fault) for fault in registry.faults]
-    return Collection(tuple(ordered), tuple(sets), (*faults, *between))
+    return Collection(tuple(ordered), tuple(sets), (*faults, *between), measured, journal)
+
+
+def _is_below(path: Path, folder: Path | None) -> bool:
+    return folder is not None and path.is_relative_to(folder.absolute())
 
 
 def _compared(

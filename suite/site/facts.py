@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from suite.advice.tasks import cell_facts
 from suite.audit.examine import examine
 from suite.checker import Verdict, check_result
 from suite.compare.comparable import CODE, MEANING, SOFTWARE, SYSTEM, comparable_of, facts_by_group
@@ -49,7 +50,7 @@ def facts_of(path: Path, root: Path, registry: Registry) -> dict[str, Any]:
     }
     if record is None:
         return found
-    found |= _of_record(record, row)
+    found |= _of_record(record, row) | {"advice": cell_facts(verdict) if verdict.accepted else None}
     if not verdict.scored or audit["withdrawal"] is not None:
         return found
     return found | _of_scored(record) | {"compared": _compared(comparable_of(record, verdict))}

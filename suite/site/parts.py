@@ -114,10 +114,10 @@ def rate_of(repeat: Mapping[str, Any]) -> float | None:
 
 
 def rates_of(result: Result) -> list[float]:
-    """The throughput of each repeat that has one; a quality run has none."""
+    """The throughput of each repeat that has one; a quality run and one without a score have none."""
     if result.row.group[2] == "quality":
         return []
-    return [rate for one in result.facts["repeats"] if (rate := rate_of(one)) is not None]
+    return [rate for one in result.facts.get("repeats", ()) if (rate := rate_of(one)) is not None]
 
 
 def watermark_of(result: Result) -> str:

@@ -14,12 +14,19 @@ from suite.site.html import Html, Node, join, tag, text, trusted
 _ASSETS = Path(__file__).with_name("assets")
 PRACTICE = "Practice: results of mini scale, which are no submissions."
 GENERATOR = "dl-benchmark-suite"
+FOOTER = (
+    "Every number on this page follows from logs that the checker accepted. Rejected and withdrawn results "
+    "stay, struck through, without a score."
+)
 # The style sheet hides tables that the script changes until it has run: they do not jump.
 _FIRST = 'document.documentElement.className = "scripted";'
 _NAVIGATION = (
     ("index.html", "Results"),
     ("compare.html", "Compare"),
     ("scaling.html", "Scaling"),
+    ("sweeps.html", "Sweeps"),
+    ("advice.html", "Advice"),
+    ("baselines.html", "Baselines"),
     ("rules.html", "Rules"),
 )
 
@@ -40,11 +47,13 @@ def policy() -> str:
 
 
 def page(
-    title: str, body: Node, *, depth: int = 0, current: str = "", watermark: bool = False, site: bool = True
-) -> str:
+    title: str, body: Node, *, depth: int = 0, current: str = "", watermark: bool = False, site: bool = True,
+    footer: str = FOOTER,
+) -> str:  # fmt: skip
     """A whole page. ``depth`` is 1 for a page in a folder; a report (``site`` False) links to no other page.
 
     ``watermark``: the page states that its results are of practice; the style sheet writes it across.
+    ``footer`` says what the numbers of the page follow from.
     """
     up = "../" * depth
     head = join(
@@ -79,21 +88,13 @@ def page(
             "body",
             banner,
             tag("main", practice, body, id="content", tabindex="-1"),
-            _footer(),
+            tag("footer", footer),
             _script(),
             class_="practice" if watermark else None,
         ),
         "</html>",
     ]
     return "\n".join(parts) + "\n"
-
-
-def _footer() -> Html:
-    return tag(
-        "footer",
-        "Every number on this page follows from logs that the checker accepted. ",
-        "Rejected and withdrawn results stay, struck through, without a score.",
-    )
 
 
 def _script() -> Html:

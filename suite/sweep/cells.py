@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from suite import workloads
+from suite.compare.journal import values_of
 from suite.contract.traits import reference_framework
 from suite.plan.errors import BadConfiguration, did_you_mean
 
@@ -23,8 +24,12 @@ class Cell:
 
     def value(self, name: str) -> str | None:
         """The value of the option ``name``; None if the cell does not set it."""
-        pairs = (option.partition("=") for option in self.options)
-        return next((value for key, _, value in pairs if key == name), None)
+        return self.values.get(name)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values of its options by name."""
+        return values_of(self.options)
 
     @property
     def title(self) -> str:

@@ -132,7 +132,7 @@ def run_cells(
         before = journal.read(results)
         if sweep is not None:
             journal.append(lock, sweep)
-        _record_refused(planned, before, code, sweep_id, lock)
+        _record_known(planned, before, code, sweep_id, lock)
         runner = Runner(lock)
         in_order = [Step(index) for index, one in enumerate(planned) if one.to_run]
         tasks = [
@@ -148,17 +148,31 @@ def run_cells(
     return ran
 
 
-def _record_refused(
+def _record_known(
     planned: Sequence[PlannedCell], before: Sequence[JournalLine], code: str, sweep: str, lock: int
 ) -> None:
-    """Record the cells that were refused while planning, unless the journal has them already."""
+    """Record the cells that are not run, unless the journal has them already.
+
+    These are the ones that were refused while planning and, in a sweep, those that an earlier result settles:
+    with them the journal has every cell of a sweep that ended.
+    """
     for one in planned:
         entry = one.entry
-        if entry.row is not None or entry.status == NOT_RUN:
+        if entry.status == NOT_RUN or (entry.row is not None and not sweep):
             continue
+        made = _line(one, entry, code, one.exit_code, sweep=sweep)
         last = journal.latest(before, one.cell.options, code)
-        if last is None or (last.outcome, last.reason) != (entry.outcome, entry.why):
-            journal.append(lock, _line(one, entry, code, one.exit_code, sweep=sweep))
+        if entry.row is not None:
+            last = next(
+                (line for line in reversed(before) if (line.options, line.sweep) == (made.options, sweep)),
+                None,
+            )
+        if last is None or (last.outcome, last.reason, last.run_id) != (
+            made.outcome,
+            made.reason,
+            made.run_id,
+        ):
+            journal.append(lock, made)
 
 
 def _task(

@@ -1,7 +1,6 @@
 """The journal of matrices, sweeps and scaling sets: ``journal.jsonl`` in the results folder.
 
-Each line is one JSON object; lines are only appended. A cell has a line when it has ended, with its outcome
-and the reason; a command of a sweep has a line with its seed when it begins. The process of a command and its
+:mod:`suite.compare.journal` has the format; lines are only appended. The process of a command and its
 current run hold a lock on the file: a second command cannot start, even if the first one was killed and left
 its run behind.
 """
@@ -13,47 +12,13 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
+from suite.compare.journal import JOURNAL, JournalLine, SweepLine, lines_of
 from suite.plan.errors import StorageProblem
 
-JOURNAL = "journal.jsonl"
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-@dataclass(frozen=True, slots=True)
-class SweepLine:
-    """A command of a sweep began. ``sweep`` is the id of its cells, options and code."""
-
-    sweep: str
-    seed: int  # of the order
-    cells: int
-    wall: str = field(default_factory=_now)
-
-
-@dataclass(frozen=True, slots=True)
-class JournalLine:
-    """The end of one cell. ``outcome`` is ``ok``, ``oom``, ``timeout``, ``error`` or ``skipped``."""
-
-    options: tuple[str, ...]
-    code: str  # digest of the code of the checkout
-    outcome: str
-    exit_code: int | None  # None if the workload or the pair does not exist
-    reason: str
-    group: tuple[str, ...] = ()  # division, scale, data, mode
-    key: dict[str, Any] = field(default_factory=dict)
-    run_id: str = ""  # of the result; empty without one
-    seconds: float | None = None  # of the run
-    timeout_s: float | None = None  # the limit that it had
-    sweep: str = ""  # the id of the sweep
-    reference: int | None = None  # number of a measurement of the reference cell; None for any other run
-    wall: str = field(default_factory=_now)
+__all__ = ["JOURNAL", "JournalLine", "SweepLine", "append", "last_seed", "latest", "locked", "read"]
 
 
 def read(folder: Path) -> tuple[JournalLine, ...]:
@@ -72,19 +37,7 @@ def _lines(folder: Path) -> Iterator[JournalLine | SweepLine]:
         text = (folder / JOURNAL).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return
-    for raw in text.split("\n"):
-        if (line := _parsed(raw)) is not None:
-            yield line
-
-
-def _parsed(raw: str) -> JournalLine | SweepLine | None:
-    try:
-        data = json.loads(raw)
-        if "seed" in data:
-            return SweepLine(**data)
-        return JournalLine(**{**data, "options": tuple(data["options"]), "group": tuple(data["group"])})
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
+    yield from lines_of(text)
 
 
 def latest(lines: Sequence[JournalLine], options: tuple[str, ...], code: str) -> JournalLine | None:

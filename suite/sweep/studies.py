@@ -8,47 +8,30 @@ shown beside the results.
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from suite.containers.engines.native import PROJECT
+from suite.compare.published import SWEEPS, MalformedFigures, Published, read_figures
 from suite.contract.traits import framework_names
 from suite.plan.errors import BadConfiguration, did_you_mean
 from suite.sweep.cells import PHASES, Cell
 from suite.sweep.grid import grid_cells, refuse_too_many
 
-SWEEPS = PROJECT / "conf" / "sweep"
+__all__ = ["SWEEPS", "Sweep", "read_sweep", "sweep_file"]
+
 _FIELDS = {"study", "source", "note", "findings", "settings", "cells"}
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]*")
-_DEFAULTS = {"phase": "train", "precision": "fp32", "devices": "1", "nodes": "1"}
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A figure that a study published: units per second on ``platform``, for cells with these options."""
-
-    platform: str
-    options: Mapping[str, str]
-    value: float
-    unit: str
-
-    def describes(self, cell: Cell) -> bool:
-        """Whether ``cell`` has these options; the defaults of a run stand for options that it leaves out."""
-        return all(
-            (cell.value(name) or _DEFAULTS.get(name)) == wanted for name, wanted in self.options.items()
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """A file of ``conf/sweep``."""
 
-    name: str
+    name: str  # in conf/sweep; empty for a file elsewhere
     study: str
     sources: tuple[str, ...]
     note: str
@@ -83,16 +66,20 @@ def read_sweep(name: str) -> Sweep:
         for number, entry in enumerate(tree["cells"] or ())
     ]
     refuse_too_many(sum(prod(map(len, axes.values())) for axes, _ in entries))
+    try:
+        figures = read_figures(path.parent / "published" / f"{path.stem}.csv")
+    except MalformedFigures as error:
+        raise BadConfiguration(str(error)) from error
     cells = (Cell(cell.options, skip) for axes, skip in entries for cell in grid_cells(axes))
     source = tree.get("source") or []
     return Sweep(
-        path.stem,
+        path.stem if path.parent == SWEEPS else "",
         str(tree.get("study") or path.stem),
         tuple(map(str, source if isinstance(source, list) else [source])),
         str(tree.get("note") or ""),
         tuple(map(str, tree.get("findings") or ())),
         tuple(dict.fromkeys(cells)),
-        tuple(_published(path.parent / "published" / f"{path.stem}.csv")),
+        figures,
     )
 
 
@@ -117,22 +104,6 @@ def _text(value: object) -> str:
     """A value of the file as text for Hydra's command line."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if _PLAIN.fullmatch(text) else '"' + text.replace('"', '\\"') + '"'
-
-
-def _published(path: Path) -> Iterator[Published]:
-    """The rows of a CSV (platform, value, unit, options), at reference scale; none without the file."""
-    if not path.is_file():
-        return
-    with path.open(newline="", encoding="utf-8") as file:
-        for number, row in enumerate(csv.DictReader(file), 2):
-            try:
-                platform, value, unit = row.pop("platform"), float(row.pop("value")), row.pop("unit")
-            except (KeyError, ValueError, TypeError) as error:
-                raise BadConfiguration(
-                    f"{path.name}, line {number}: expected platform, value (a number) and unit, found {row}"
-                ) from error
-            options = {name: text for name, text in row.items() if text}
-            yield Published(platform, {"scale": "reference", **options}, value, unit)
 
 
 def _load(path: Path) -> Any:

@@ -24,6 +24,8 @@ from suite.site.cache import Cache
 from suite.site.collect import Collection, collect
 from suite.site.pages import all_pages
 from suite.site.pages.result import result_page
+from suite.sweep import journal
+from tests.fixtures.baselines import write_log
 from tests.fixtures.good_log import Good, reference, write_good
 from tests.site import browser
 from tests.site.browser import console, opened, requests, serious
@@ -55,20 +57,29 @@ def test_the_browser_has_no_network(isolated: bool) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The submissions, and beside them a practice result and a rejected one."""
+    """The submissions, a practice result and a rejected one, a baseline and a sweep."""
     folder = tmp_path_factory.mktemp("browser")
     shutil.copytree(SUBMISSIONS, folder / "results")
     write_good(folder / "results" / "mine")
     rejected = write_good(folder / "results" / "mine", Good(run_hex="00000002"))
     log = rejected / "run.jsonl"
     log.write_bytes(log.read_bytes().replace(b'"practice"', b'"closed"', 1))
-    build(folder / "results", folder / "site", folder / "cache")
+    write_log(folder / "baselines" / "logs")
+    sweep = "0" * 12
+    options = ("workload=ncf", "framework=pytorch", "phase=train", "scale=reference", "batch=64")
+    with journal.locked(folder / "results") as lock:
+        journal.append(lock, journal.SweepLine(sweep, 1, 2, study="tensorflow_2017"))
+        journal.append(
+            lock, journal.JournalLine(options, "c" * 64, "skipped", 11, "no such device", sweep=sweep)
+        )
+    build(folder / "results", folder / "site", folder / "cache", folder / "baselines")
     return folder / "site"
 
 
 def some_pages(site: Path) -> list[Path]:
     """One page of each kind, and every result."""
-    groups = [sorted((site / name).glob("*.html"))[0] for name in ("workload", "system", "submitter")]
+    kinds = ("workload", "system", "submitter", "sweep", "advice", "baseline")
+    groups = [sorted((site / name).glob("*.html"))[0] for name in kinds]
     return [*sorted(site.glob("*.html")), *groups, *sorted((site / "r").glob("*.html"))]
 
 
@@ -93,7 +104,7 @@ def test_axe_has_no_serious_finding_and_no_page_is_wider_than_its_window(
     chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    for path in some_pages(site)[:10]:
+    for path in some_pages(site)[:15]:
         opened(chromium, path)
         assert not wide(chromium), path
         assert serious(chromium) == [], path

@@ -218,6 +218,9 @@ def test_wrong_arguments_are_explained(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["site", "--from", str(tmp_path / "absent"), "--to", str(tmp_path / "site")]) == 2
     assert "expected a folder of results or submissions" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
+    absent = ["--from", str(tmp_path / "empty"), "--baselines", str(tmp_path / "absent")]
+    assert main(["site", *absent, "--to", str(tmp_path / "site")]) == 2
+    assert "expected a folder of baselines" in capsys.readouterr().err
     assert main(["report", "--results-dir", str(tmp_path / "empty"), "--cache-dir", str(tmp_path)]) == 2
     assert "make run WORKLOAD=ncf" in capsys.readouterr().err
 

@@ -148,7 +148,7 @@ def test_published_figure_is_beside_the_cell_that_it_was_measured_for(
             for candidate in study.cells
             if all(candidate.value(name) == value for name, value in wanted.items())
             for one in study.published
-            if one.platform == platform and one.describes(candidate)
+            if one.platform == platform and one.describes(candidate.values)
         }
         assert shown == ({figure} if figure is not None else set())
 
@@ -156,13 +156,13 @@ def test_published_figure_is_beside_the_cell_that_it_was_measured_for(
 def test_every_published_figure_belongs_to_a_cell() -> None:
     study = read_sweep("tensorflow_2017")
     assert len(study.published) == 125
-    assert all(any(one.describes(cell) for cell in study.cells) for one in study.published)
+    assert all(any(one.describes(cell.values) for cell in study.cells) for one in study.published)
 
 
 def test_no_published_figure_is_beside_a_small_model() -> None:
     study = read_sweep("tensorflow_2017")
     small = with_axes(study.cells, {"scale": ("mini",)})
-    assert not any(one.describes(cell) for cell in small for one in study.published)
+    assert not any(one.describes(cell.values) for cell in small for one in study.published)
 
 
 def test_titan_rtx_2019_has_the_batches_of_training_and_inference() -> None:

@@ -1,6 +1,6 @@
 """The pages of the site. Each module makes the pages of one kind from the collection of results.
 
-A new kind of page (a baseline, a sweep) is a module here and one entry of :data:`MAKERS`.
+A new kind of page is a module here and one entry of :data:`MAKERS`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from suite.site.collect import Collection
-from suite.site.pages import compare, groups, index, rules, scaling
+from suite.site.pages import advice, baselines, compare, groups, index, rules, scaling, sweeps
 
 # A maker yields the path of each page within the site, and the page.
 MAKERS: tuple[Callable[[Collection], Iterator[tuple[str, str]]], ...] = (
@@ -16,6 +16,9 @@ MAKERS: tuple[Callable[[Collection], Iterator[tuple[str, str]]], ...] = (
     groups.pages,
     compare.pages,
     scaling.pages,
+    sweeps.pages,
+    advice.pages,
+    baselines.pages,
     rules.pages,
 )
 

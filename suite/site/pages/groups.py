@@ -50,11 +50,11 @@ def _drawn(results: Sequence[Result], ids: str) -> list[Html]:
         return []
     name = "time_to_quality" if known[0].row.group[2] == "quality" else "throughput"
     across = parts.watermark_of(known[0])
-    drawn = figures(map(_as_measured, known[:_MOST_DRAWN]), name)
+    drawn = figures(map(as_measured, known[:_MOST_DRAWN]), name)
     return [parts.plot(figure, f"{ids}-{number}", across) for number, figure in enumerate(drawn)]
 
 
-def _as_measured(result: Result) -> Measured:
+def as_measured(result: Result) -> Measured:
     """A result as figures of many results take it."""
     division, data, mode = result.row.group
     return Measured(
