@@ -14,7 +14,7 @@ from dataclasses import asdict
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from suite.log.model import Record
-from suite.metrics.image import conditions_text, limits_of
+from suite.metrics.image import conditions_text, counts_of, limits_of
 from suite.metrics.machine import at, device_name
 from suite.metrics.run import metrics_of, unit
 from suite.submissions import system as system_description
@@ -104,7 +104,7 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
         )
     conditions = [f"{key.nodes} nodes"] if key.nodes > 1 else []
     conditions += [key.strategy.replace("_", " ")] if key.exchanges else []
-    limits = conditions_text(limits_of(record), str(record.header["loader"]), storage)
+    limits = conditions_text(limits_of(record), str(record.header["loader"]), storage, counts_of(record))
     return {
         "workload": key.workload,
         "variant": key.variant,

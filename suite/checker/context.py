@@ -7,13 +7,22 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, NamedTuple
 
-from suite.contract import BENCHMARK, CONVERSION, STEPS, ConversionKey, Key, Specification
+from suite.contract import (
+    BENCHMARK,
+    CONVERSION,
+    STEPS,
+    ConversionKey,
+    Key,
+    Specification,
+    units_of_window,
+)
 from suite.log import statistics
 from suite.log.model import Event, Record, Repeat
 from suite.rules import Rules
 from suite.workloads import names, specification
 
 KEY, STRUCTURE, CONTENT = "key", "structure", "content"
+COUNTS_DECLARED = "DIV-015"  # the departure of a run with other repeats or steps
 STAGES = (KEY, STRUCTURE, CONTENT)  # a stage runs only when the one before rejected nothing
 
 
@@ -105,6 +114,17 @@ class HeaderContext:
     def allowed(self, rule_id: str) -> bool:
         """Whether the header declares a departure from this rule, which only closed forbids."""
         return self.division != "closed" and any(row["rule"] == rule_id for row in self.header["differences"])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Repeats, warm-up steps and measured steps by the rules, or as the header declares (DIV-015)."""
+        limits = self.rules.limits
+        counts = {**limits["counts"], "repeats": limits["modes"][self.mode]["repeats"]}
+        if self.allowed(COUNTS_DECLARED) and self.kind == BENCHMARK:
+            counts["repeats"] = self.header["repeats"]
+            if self.mode == "throughput":
+                counts["measured_steps"] = self.header["measured_steps"]
+        return counts
 
     @property
     def image(self) -> Mapping[str, Any] | None:
@@ -215,7 +235,8 @@ class Context(HeaderContext):
         """The units of work that each step of ``repeat`` must contain."""
         if self.conversion is not None:
             return (self.conversion.batch,) * STEPS  # the first 110 shards are full
-        return self.spec.units(self.key, int(start_of(repeat)["seed"], 16))
+        usual = self.spec.units(self.key, int(start_of(repeat)["seed"], 16))
+        return units_of_window(usual, self.counts["measured_steps"])
 
 
 def departs(c: HeaderContext, rule_id: str, faults: Iterable[Fault]) -> Iterator[Fault]:

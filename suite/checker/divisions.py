@@ -160,3 +160,16 @@ def fingerprint_requested(c: HeaderContext) -> Iterator[Fault]:
     found = c.header["settings"].get("fingerprint")
     if c.fingerprinted and found is not True:
         yield Fault("header, data.settings.fingerprint", "true", found)
+
+
+@header_rule("DIV-015", declarable=True)
+def usual_counts(c: HeaderContext) -> Iterator[Fault]:
+    """The repeats, and the steps of a window, are as many as the rules set."""
+    limits = c.rules.limits
+    wanted = {
+        "repeats": limits["modes"][c.mode]["repeats"],
+        "measured_steps": limits["counts"]["measured_steps"],
+    }
+    for name, value in wanted.items():
+        if c.header[name] != value:
+            yield Fault(f"header, data.{name}", value, c.header[name])

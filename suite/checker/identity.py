@@ -7,7 +7,16 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from suite.checker.context import KEY, Context, Fault, HeaderContext, header_rule, rule, strings
+from suite.checker.context import (
+    COUNTS_DECLARED,
+    KEY,
+    Context,
+    Fault,
+    HeaderContext,
+    header_rule,
+    rule,
+    strings,
+)
 from suite.contract import BENCHMARK, run_id_parts
 from suite.contract.traits import storage_formats
 from suite.log.canonical import encode, sha256_hex
@@ -122,6 +131,9 @@ def settings_agree(c: HeaderContext) -> Iterator[Fault]:
     for name, value in wanted.items():
         if name not in settings or settings[name] != value or type(settings[name]) is not type(value):
             yield Fault(f"header, data.settings.{name}", value, settings.get(name, "not there"))
+    for name, counted in (("repeats", "repeats"), ("steps", "measured_steps")):
+        if name in settings and settings[name] != c.header[counted]:
+            yield Fault(f"header, data.settings.{name}", c.header[counted], settings[name])
 
 
 @header_rule("ID-008")
@@ -217,13 +229,30 @@ def code_known(c: HeaderContext) -> Iterator[Fault]:
         yield from _released(c)
 
 
-@header_rule("ID-011")
-def counts_fixed(c: HeaderContext) -> Iterator[Fault]:
-    """Repeat and step counts are those of the rules."""
-    wanted = {**c.rules.limits["counts"], "repeats": c.rules.limits["modes"][c.mode]["repeats"]}
-    for name, value in wanted.items():
-        if c.header[name] != value:
-            yield Fault(f"header, data.{name}", value, c.header[name])
+@header_rule("ID-011", KEY)
+def counts_in_bounds(c: HeaderContext) -> Iterator[Fault]:
+    """The warm-up has the steps of the rules; declared repeats and steps are within bounds.
+
+    DIV-015 reports those that are not declared.
+    """
+    limits, found = c.rules.limits, c.counts
+    if c.header["warmup_steps"] != found["warmup_steps"]:
+        yield Fault("header, data.warmup_steps", found["warmup_steps"], c.header["warmup_steps"])
+    if not c.allowed(COUNTS_DECLARED):
+        return
+    bounds = limits["declared_counts"]
+    for name in ("repeats", "measured_steps"):
+        least, most = bounds[name]
+        if not least <= c.header[name] <= most:
+            yield Fault(f"header, data.{name}", f"{least} to {most}", c.header[name])
+        elif c.header[name] != found[name]:
+            yield Fault(f"header, data.{name}", found[name], c.header[name])
+    if found["measured_steps"] % bounds["multiple"]:
+        wanted = f"a multiple of {bounds['multiple']}"
+        yield Fault("header, data.measured_steps", wanted, found["measured_steps"])
+    steps = found["repeats"] * found["measured_steps"] * c.devices
+    if steps > bounds["steps"]:
+        yield Fault("header, data.measured_steps", f"at most {bounds['steps']} steps in all", steps)
 
 
 @rule("ID-012")

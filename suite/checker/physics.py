@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from suite.checker.context import Context, Fault, rule
-from suite.contract import BENCHMARK, Key
+from suite.contract import BENCHMARK, MEASURED_STEPS, Key
 from suite.workloads import specification
 
 
 def _share(c: Context, work: int, peak: str | None) -> float:
-    """The share that ``work`` per window has of ``peak`` (per second and device) on all devices."""
+    """The share that ``work`` per 100 steps has of ``peak`` (per second and device) on all devices."""
     windows = sum(repeat.window_ns or 0 for repeat in c.repeats)
     if peak is None or windows <= 0:
         return 0.0
-    return work * len(c.repeats) / (windows / 1e9) / (float(peak) * c.key.devices)
+    windows_of_100 = len(c.repeats) * c.counts["measured_steps"] / MEASURED_STEPS
+    return work * windows_of_100 / (windows / 1e9) / (float(peak) * c.key.devices)
 
 
 # Cached: the computation walks through the network, and many results share a key.

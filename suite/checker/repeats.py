@@ -33,8 +33,8 @@ def out_of_memory(c: Context) -> Iterator[Fault]:
 
 @rule("RUN-003", STRUCTURE)
 def all_repeats(c: Context) -> Iterator[Fault]:
-    """The number of repeats is that of the rules."""
-    wanted = c.rules.limits["modes"][c.mode]["repeats"]
+    """The number of repeats is that of the rules, or the declared one."""
+    wanted = c.counts["repeats"]
     found = len(c.record.repeats)
     if (c.record.completed and found != wanted) or found > wanted:
         yield Fault("run.jsonl", f"{wanted} repeats", f"{found}")

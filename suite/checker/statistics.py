@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from suite.checker.context import Context, Fault, rule
-from suite.contract import BENCHMARK
+from suite.contract import BENCHMARK, MEASURED_STEPS
 from suite.log import statistics
+from suite.log.model import Repeat
 
 
 def _cv(c: Context) -> float:
@@ -75,9 +76,9 @@ def drift_rejects(c: Context) -> Iterator[Fault]:
 def few_outliers(c: Context) -> Iterator[Fault]:
     """At most 5 of 100 steps are outliers. Outliers are counted but not removed."""
     for location, values in c.relative_durations:
-        found = statistics.outliers(values)
-        if found > c.rules.limit("outliers"):
-            yield Fault(location, f"at most {c.rules.limit('outliers'):.0f} outliers of {len(values)}", found)
+        found, most = statistics.outliers(values), c.rules.limit("outliers") * len(values) / MEASURED_STEPS
+        if found > most:
+            yield Fault(location, f"at most {most:.0f} outliers of {len(values)}", found)
 
 
 @rule("STAT-007", mode="throughput", kind=BENCHMARK)
@@ -86,7 +87,7 @@ def durations_vary(c: Context) -> Iterator[Fault]:
 
     The rule does not apply to conversions, whose parallel shards end shortly after each other.
     """
-    for location, _, _, curve in c.durations:
+    for location, curve in _by_hundreds(c.durations):
         distinct = len(set(curve))
         chance = 2 * statistics.expected_repeats(curve, int(c.rules.limit("tick_ns")))
         wanted = c.rules.limit("distinct") - chance
@@ -94,3 +95,12 @@ def durations_vary(c: Context) -> Iterator[Fault]:
             yield Fault(location, f"at least {wanted:.0f} distinct durations", distinct)
         elif statistics.variation(curve) < c.rules.limit("smooth_cv"):
             yield Fault(location, f"CV of steps at least {c.rules.limit('smooth_cv'):.0e}", "less")
+
+
+def _by_hundreds(
+    durations: Iterable[tuple[str, Repeat, int, tuple[int, ...]]],
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """(location, durations) of each hundred measured steps: the limits are those of a usual window."""
+    for location, _, _, curve in durations:
+        for at in range(0, len(curve), MEASURED_STEPS):
+            yield location, curve[at : at + MEASURED_STEPS]

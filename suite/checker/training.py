@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
-from suite.contract import BENCHMARK
+from suite.contract import BENCHMARK, STEPS
 from suite.log import statistics
 from suite.log.model import Repeat
 
@@ -30,14 +30,17 @@ def curve(losses: Sequence[float], units: Sequence[int]) -> tuple[float, float, 
 
 
 def trained(c: Context) -> Iterator[tuple[Repeat, Sequence[float], Sequence[int]]]:
-    """(repeat, losses, units of the global batch) of training repeats; TRAIN-001 and UNIT-002 report gaps."""
+    """(repeat, losses, units of the global batch) of training repeats; TRAIN-001 and UNIT-002 report gaps.
+
+    Of the first 110 steps, which the limits of the rules on losses come from.
+    """
     if c.phase != "train":
         return
     for repeat in c.repeats:
         losses = [loss for loss in repeat.global_losses if loss is not None]
         units = repeat.global_units
         if len(losses) == len(units) and min(units) > 0:
-            yield repeat, losses, units
+            yield repeat, losses[:STEPS], units[:STEPS]
 
 
 def envelope(rows: Sequence[Mapping[str, Any]], key: Any) -> Mapping[str, Any] | None:

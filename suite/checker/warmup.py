@@ -27,7 +27,7 @@ def losses_continue(c: Context) -> Iterator[Fault]:
 
     The rule ignores jumps once rounding errors dominate (``fingerprint.tolerances``).
     """
-    warmup = c.rules.limits["counts"]["warmup_steps"]
+    warmup = c.counts["warmup_steps"]
     dominated = _rounding_dominates(c, warmup)
     for repeat, losses, units in trained(c):
         location = f"repeat {repeat.index}, loss of step {warmup}"
@@ -60,7 +60,7 @@ def warmup_duration(c: Context) -> Iterator[Fault]:
     """Warm-up takes at least half the time of as many measured steps."""
     for repeat in c.repeats:
         for report in repeat.reports:
-            window, count = report["window"]["ns"], c.rules.limits["counts"]
+            window, count = report["window"]["ns"], c.counts
             if report["timestamp_kind"] == "host_dispatch":
                 typical = window / count["measured_steps"]
             else:

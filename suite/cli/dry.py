@@ -57,7 +57,9 @@ def description(plan: Plan) -> str:
     if plan.settings.mode == "quality":
         steps = f"at most {plan.max_epochs} epochs, to {plan.target}"
     else:
-        steps = f"{WARMUP_STEPS} + {MEASURED_STEPS} steps"
+        steps = f"{WARMUP_STEPS} + {plan.measured_steps:,} steps"
+        if plan.settings.min_seconds is not None:
+            steps = f"{WARMUP_STEPS} steps and a window of {plan.settings.min_seconds} s or more"
     return f"{key.workload} in {key.framework}: {how}, {size}; {plan.repeats} repeats of {steps}, {where}"
 
 

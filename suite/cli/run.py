@@ -171,12 +171,13 @@ def prepare_resources(plan: Plan, name: str = "") -> Resources:
 
 
 def prepare_with_header(plan: Plan, resources: Resources) -> PreparedRun:
-    """The run of ``plan`` with its checked header; with batch=max, the largest batch is searched first."""
+    """The run of ``plan`` with its checked header, after the search of batch=max and the pilot."""
     from suite.harness.attempts import next_attempt
     from suite.harness.largest import find_largest
+    from suite.harness.pilot import fix_steps
     from suite.plan.prepare import prepare_run
 
-    plan = find_largest(plan, resources, progress)
+    plan = fix_steps(find_largest(plan, resources, progress), resources, progress)
     with storage_problems():
         attempt = next_attempt(plan.settings.results_dir, plan.key)
     return prepare_run(plan, resources, attempt)

@@ -14,7 +14,7 @@ from typing import Any
 from suite.checker import check_result
 from suite.checker.sandboxed import VerdictSummary, ended_verdict, limit_finding
 from suite.checker.verdict import Verdict
-from suite.contract import CONVERSION
+from suite.contract import CONVERSION, MEASURED_STEPS
 from suite.log import statistics
 from suite.log.files import folder_of
 from suite.log.model import Event, Record, Repeat
@@ -41,6 +41,7 @@ _IN_KEY_OR_CODE = (
     "mode",
     "division",
     "purpose",
+    "steps",
     *_KEY_OF_MEANING,
 )
 _CODE_SETTINGS = ("custom_pair", "custom_python", "custom_image", "changes_digest")
@@ -124,6 +125,7 @@ def facts_by_group(record: Record) -> Facts:
     meaning |= {
         "initial_parameters": header.get("initial_parameters"),
         "storage": settings.pop("storage", None),
+        "steps": None if (steps := header.get("measured_steps")) == MEASURED_STEPS else steps,
     }
     code = {name: header.get(name) for name in ("suite_version", "code_digest")}
     code |= _flat("git", header["git"]) | {name: settings.pop(name, None) for name in _CODE_SETTINGS}

@@ -19,7 +19,7 @@ from suite.log.finding import Finding
 from suite.log.model import Record
 from suite.log.safe import safe
 from suite.log.strict import StrictError, decode
-from suite.metrics.image import NATIVE, ImageSummary, conditions_text, image_of, limits_of
+from suite.metrics.image import NATIVE, ImageSummary, conditions_text, counts_of, image_of, limits_of
 from suite.metrics.machine import device_name, facts, identity
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of, unit
@@ -178,7 +178,8 @@ def _group_key_and_limits(record: Record) -> tuple[tuple[str, str, str], dict[st
         return (record.division, "real", CONVERSION), key, conditions_text(limits, "native", None)
     key = asdict(record.key)
     key["batch_per_device"] = key.pop("batch")
-    text = conditions_text(limits, record.header["loader"], record.header["settings"].get("storage"))
+    storage = record.header["settings"].get("storage")
+    text = conditions_text(limits, record.header["loader"], storage, counts_of(record))
     return (record.division, key.pop("data"), record.mode), key, text
 
 

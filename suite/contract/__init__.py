@@ -16,6 +16,7 @@ from suite.contract.key import (
     Parameter,
     node_of_rank,
     run_id_parts,
+    units_of_window,
 )
 from suite.contract.network import Network
 from suite.contract.protocols import Arrivals, Data, Exchange, Framework, Pair, Specification
@@ -43,4 +44,5 @@ __all__ = [
     "Specification",
     "node_of_rank",
     "run_id_parts",
+    "units_of_window",
 ]

@@ -11,7 +11,7 @@ from suite.contract.network import Network
 
 WARMUP_STEPS = 10
 MEASURED_STEPS = 100
-STEPS = WARMUP_STEPS + MEASURED_STEPS
+STEPS = WARMUP_STEPS + MEASURED_STEPS  # of a repeat, unless the run states another length of its window
 BENCHMARK, CONVERSION = "benchmark", "conversion"  # the kinds of jobs
 INDEPENDENT = "independent"  # the strategy of ranks that exchange nothing
 
@@ -54,6 +54,15 @@ class Key:
 def node_of_rank(rank: int, nodes: int, world_size: int) -> int:
     """The node of ``rank``: every node has the same number of ranks, in order; a conversion has one node."""
     return rank * nodes // world_size
+
+
+def units_of_window(units: Sequence[int], measured_steps: int) -> tuple[int, ...]:
+    """The units of every step of a repeat with ``measured_steps``, from those of the usual 110 ``units``.
+
+    A longer window repeats the units of the measured steps in their order, as the batches do.
+    """
+    usual = units[WARMUP_STEPS:]
+    return (*units[:WARMUP_STEPS], *(usual[at % len(usual)] for at in range(measured_steps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +119,12 @@ class Job:
     node: int = 0
     network: Network | None = None  # None: one node, whose ranks use the loopback interface
     collective: str = ""  # what moves the gradients: nccl | gloo | ring | cpu | device; empty: no exchange
+    measured_steps: int = MEASURED_STEPS  # of the window; a multiple of 100
+
+    @property
+    def steps(self) -> int:
+        """The steps of a repeat: warm-up and window."""
+        return WARMUP_STEPS + self.measured_steps
 
     def number(self, name: str) -> float:
         """The hyperparameter ``name`` as a float."""
@@ -146,6 +161,16 @@ class ConversionJob:
     data_dir: str  # the dataset's images in folders
     scratch_dir: str  # the shards go below it
     whole: bool = False
+
+    @property
+    def measured_steps(self) -> int:
+        """The shards of the window."""
+        return MEASURED_STEPS
+
+    @property
+    def steps(self) -> int:
+        """The shards of a repeat: warm-up and window."""
+        return STEPS
 
     @property
     def framework_job(self) -> Job:

@@ -61,7 +61,7 @@ class Specification(Protocol):
         """
 
     def units(self, key: Key, seed: int) -> tuple[int, ...]:
-        """The exact units of work of each of the 110 steps of a repeat."""
+        """The exact units of work of each of the 110 steps of a repeat (:func:`units_of_window`: of more)."""
 
     def window_flop(self, key: Key) -> int:
         """Analytic floating-point operations (1 MAC = 2) of the 100 measured steps, all devices."""
@@ -236,7 +236,7 @@ class Pair(Protocol):
     def gradient_norms(self) -> list[float]:
         """Norm of the gradient before clipping of each collected training step, since the last reset.
 
-        Of the first 110 steps at most; empty where the pair keeps none.
+        Of the steps of a repeat at most; empty where the pair keeps none.
         """
 
     def parameters(self) -> Arrays:

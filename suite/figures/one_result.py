@@ -11,8 +11,10 @@ from suite.figures.distribution import Sample, cumulative, histogram
 from suite.figures.frame import style
 from suite.figures.lines import Point, Series, Span, lines
 from suite.figures.svg import WIDTH, Figure
+from suite.log.statistics import median
 
 Curves = Mapping[str, Any]
+_MOST_POINTS = 500  # of a line
 _STEP_TIME = Axis("step time", "ms")
 _TIME = Axis("time since the start of the run", "s")
 
@@ -39,10 +41,15 @@ def step_ecdf(curves: Curves, subtitle: str = "", width: float = WIDTH) -> Figur
 def step_trace(curves: Curves, subtitle: str = "") -> Figure:
     """The time of each measured step, a band per repeat; of rank 0 where there are several ranks."""
     repeats = list(_times(curves))
+    steps = max((len(ranks[0]) for ranks in repeats if ranks), default=MEASURED_STEPS)
+    block = -(-steps // _MOST_POINTS)
     series = [
         Series(
             f"repeat {index}",
-            tuple(Point(WARMUP_STEPS + at, ms) for at, ms in enumerate(ranks[0])),
+            tuple(
+                Point(WARMUP_STEPS + at, median(ranks[0][at : at + block]))
+                for at in range(0, len(ranks[0]), block)
+            ),
             style(index),
         )
         for index, ranks in enumerate(repeats)
@@ -51,7 +58,9 @@ def step_trace(curves: Curves, subtitle: str = "") -> Figure:
     notes = _reason(curves)
     if any(len(ranks) > 1 for ranks in repeats):
         notes = [*notes, "steps of rank 0"]
-    ticks = tuple(float(step) for step in range(WARMUP_STEPS, WARMUP_STEPS + MEASURED_STEPS + 1, 10))
+    if block > 1:
+        notes = [*notes, f"each point: the median of {block} steps"]
+    ticks = tuple(WARMUP_STEPS + steps * part / 10 for part in range(11))
     axis = Axis("step", ticks=ticks)
     return lines(
         "Step times in order",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.common import weights
-from suite.contract import STEPS, Data, Job
+from suite.contract import Data, Job
 from suite.contract.workloads import specification
 
 Arrays = dict[str, NDArray[Any]]
@@ -170,4 +170,4 @@ class BasePair(ABC):
 
     def gradient_norms(self) -> list[float]:
         """See :class:`suite.contract.Pair`; empty where ``keeps_norm`` is false."""
-        return self._norms[:STEPS]
+        return self._norms[: self.job.steps]

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from suite.containers.engines.attestation import EngineProblem
 from suite.contract import STEPS, Key
@@ -147,23 +147,8 @@ class BatchProber:
 
     def _run(self, plan: Plan, steps: int) -> tuple[int, int]:
         """Peak resident bytes of host memory of all ranks: after the imports, and in ``steps`` steps."""
-        workers = self.resources.workers
-        debug = plan.settings.results_dir / f"{plan.run_id}.debug"
-        debug.mkdir(parents=True, exist_ok=True)
-        with WorkerProcess(
-            self.resources.command(0, self.scratch),
-            debug / f"probe-{plan.key.batch}.log",
-            lambda: workers.ended(0),
-            lambda: workers.remove(0),
-        ) as worker:
-            job = self.resources.job(plan, 0, self._seed, self.scratch)
-            worker.configure(job | {"probe_steps": steps})
-            worker.expect_all("hello", _TIMEOUT_S)
-            with contextlib.suppress(EngineProblem):  # so that the engine can report how it ended
-                workers.attest(0, worker.pid)
-            short = plan.device == "cpu" and steps == FEW
-            events, _ = worker.expect_all("probed", _CPU_TIMEOUT_S if short else _TIMEOUT_S)
-            worker.expect_all("done", _TIMEOUT_S)
+        name = f"probe-{plan.key.batch}"
+        events = run_probe(plan, self.resources, self.scratch, steps, name)
         imported, resident = (
             sum(int(event[name]) for event in events) for name in ("imported_bytes", "peak_rss_bytes")
         )
@@ -182,6 +167,31 @@ class BatchProber:
             return None
         found = [limit for limit in (self.plan.limits.memory_bytes, _group_limit()) if limit is not None]
         return int(_ROOM * min([*found, _available()]))
+
+
+def run_probe(plan: Plan, resources: Resources, scratch: Path, steps: int, name: str) -> list[dict[str, Any]]:
+    """Run ``steps`` untimed steps in a worker of their own; what each rank reports. Raises WorkerFailure.
+
+    ``name`` is that of the file for the worker's debug text.
+    """
+    workers = resources.workers
+    debug = plan.settings.results_dir / f"{plan.run_id}.debug"
+    debug.mkdir(parents=True, exist_ok=True)
+    with WorkerProcess(
+        resources.command(0, scratch),
+        debug / f"{name}.log",
+        lambda: workers.ended(0),
+        lambda: workers.remove(0),
+    ) as worker:
+        job = resources.job(plan, 0, seed_of(plan.settings.nonce, plan.run_id, 0), scratch)
+        worker.configure(job | {"probe_steps": steps})
+        worker.expect_all("hello", _TIMEOUT_S)
+        with contextlib.suppress(EngineProblem):  # so that the engine can report how it ended
+            workers.attest(0, worker.pid)
+        short = plan.device == "cpu" and steps == FEW
+        events, _ = worker.expect_all("probed", _CPU_TIMEOUT_S if short else _TIMEOUT_S)
+        worker.expect_all("done", _TIMEOUT_S)
+    return events
 
 
 def _group_limit() -> int | None:

@@ -26,11 +26,19 @@ _TIMED = ("window", "train")  # phases in which the harness must not use the mac
 class Progress:
     """Plain lines, equal in a terminal, a pipe and CI; on a terminal a last line that changes each second.
 
-    ``unit`` is the unit of work of the run, such as image.
+    ``steps`` are those of a window, ``unit`` is the unit of work of the run, such as image.
     """
 
-    def __init__(self, repeats: int, *, quiet: bool = False, name: str = "", unit: str = "") -> None:
-        self._repeats = repeats
+    def __init__(
+        self,
+        repeats: int,
+        steps: int = MEASURED_STEPS,
+        *,
+        quiet: bool = False,
+        name: str = "",
+        unit: str = "",
+    ) -> None:
+        self._repeats, self._steps = repeats, steps
         self._prefix = f"{name}: " if name else ""
         self._unit = unit
         self._quiet = quiet
@@ -64,7 +72,7 @@ class Progress:
 
     def _show_window(self, where: str, warmup_units: int, warmup_s: float) -> None:
         """Announce the window, which begins after this call, with its expected length."""
-        length = self._window_s or warmup_s * MEASURED_STEPS / WARMUP_STEPS
+        length = self._window_s or warmup_s * self._steps / WARMUP_STEPS
         rate = f"{significant(warmup_units / warmup_s)} {self._unit}s/s" if warmup_s > 0 else ""
         if length >= _LONG_S:
             end = datetime.now().astimezone() + timedelta(seconds=length)
@@ -74,7 +82,7 @@ class Progress:
             )
         elif self._live is not None:
             self._live.show(
-                f"{self._prefix}{where}window of {MEASURED_STEPS} steps, about {rate} in the warm-up",
+                f"{self._prefix}{where}window of {self._steps:,} steps, about {rate} in the warm-up",
                 counts=False,
             )
 

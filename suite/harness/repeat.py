@@ -9,7 +9,7 @@ from time import monotonic_ns
 from typing import Any
 
 from suite.containers.engines.attestation import Attestation, EngineProblem
-from suite.contract import CONVERSION, MEASURED_STEPS, STEPS, WARMUP_STEPS, ConversionKey, Key, node_of_rank
+from suite.contract import CONVERSION, WARMUP_STEPS, ConversionKey, Key, node_of_rank
 from suite.harness.session import SETUP_S, STEPS_S, Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.log.nulls import null_paths
@@ -116,7 +116,7 @@ def _attest(session: Session, repeat: int, worker: WorkerProcess) -> list[Attest
 
 
 def run_throughput(session: Session, repeat: int) -> Completed:
-    """Run one repeat: 10 warm-up steps and a window of 100 steps."""
+    """Run one repeat: 10 warm-up steps and the window."""
     with ExitStack() as stack:
         worker = start_repeat(session, repeat, stack)
         # Started during the worker's set-up, so that its start does not fall into the window.
@@ -254,9 +254,10 @@ def log_samples(
 def log_steps(
     session: Session, repeat: int, rank: int, steps: dict[str, Any], units: tuple[int, ...]
 ) -> dict[str, str]:
-    """Log the 110 steps of one rank; returns the reasons of null columns."""
+    """Log the steps of one rank; returns the reasons of null columns."""
     columns = {name: steps[name] for name in ("arrivals", "losses", "gradient_norms", "outputs")}
     key = session.plan.key
+    count = WARMUP_STEPS + session.plan.measured_steps
     sizes = ("bytes_in", "bytes_out") if isinstance(key, ConversionKey) else ()
     for name in (
         "timestamps",
@@ -265,11 +266,11 @@ def log_steps(
         *sizes,
         *(n for n, column in columns.items() if column is not None),
     ):
-        if len(steps.get(name, ())) != STEPS:
+        if len(steps.get(name, ())) != count:
             raise WorkerFailure(
-                "protocol", "report", f"{name}: expected {STEPS} values, found {len(steps.get(name, ()))}"
+                "protocol", "report", f"{name}: expected {count} values, found {len(steps.get(name, ()))}"
             )
-    for index in range(STEPS):
+    for index in range(count):
         row = {name: None if column is None else column[index] for name, column in columns.items()}
         event = {
             "rank": rank,
@@ -337,7 +338,7 @@ def log_repeat_end(
     ``end`` is the report of rank 0; a conversion has no other rank.
     """
     data: dict[str, Any] = {"outcome": "completed", **window_times(session, window, receipt)}
-    data |= {"units": units, "steps": MEASURED_STEPS}
+    data |= {"units": units, "steps": session.plan.measured_steps}
     if session.plan.kind == CONVERSION:
         data["conversion"] = end["conversion"]
     session.log.event("repeat_end", {**data, "reasons": nulls}, repeat)

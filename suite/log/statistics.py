@@ -1,7 +1,7 @@
 """The statistics of a run: every published number is computed here from windows and timestamps.
 
 With w_r the window of repeat r in integer nanoseconds and u_r its units of work: m_r = w_r / u_r, T = sum w
-/ sum u, throughput X = 1 / T. Rates are never averaged. The interval is Student's t over the five repeats,
+/ sum u, throughput X = 1 / T. Rates are never averaged. The interval is Student's t over the repeats,
 not over the pooled steps, because steps of one process are not independent (Kalibera and Jones, "Rigorous
 benchmarking in reasonable time", ISMM 2013).
 """
@@ -17,8 +17,12 @@ from operator import mul, sub
 from typing import TypeVar
 
 Number = TypeVar("Number", int, float)
-REPEATS = 5
-INTERVAL = 1.242  # t(0.975, 4 degrees of freedom) / sqrt(5) = 2.7764 / 2.2361
+# t(0.975, n - 1 degrees of freedom) / sqrt(n) for n repeats: half of the 95 % interval of a mean, in standard
+# deviations. A table, because equal digits on every machine matter more than a tenth of a percent.
+INTERVALS = {
+    2: 8.985, 3: 2.484, 4: 1.591, 5: 1.242, 6: 1.049, 7: 0.925, 8: 0.836, 9: 0.769, 10: 0.715, 11: 0.672,
+    12: 0.635, 13: 0.604, 14: 0.577, 15: 0.554, 16: 0.533, 17: 0.514, 18: 0.497, 19: 0.482, 20: 0.468,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Throughput:
     per_second: float
     means_ns: tuple[float, ...]  # m_r: nanoseconds per unit, one a repeat
     cv: float | None  # None with fewer than two repeats
-    half_width: float | None  # of the 95 % interval; None unless there are exactly five repeats
+    half_width: float | None  # of the 95 % interval; None with one repeat, or more than 20
 
 
 def throughput(windows_ns: Sequence[int], units: Sequence[int]) -> Throughput:
@@ -48,7 +52,7 @@ def throughput(windows_ns: Sequence[int], units: Sequence[int]) -> Throughput:
     window, work = sum(windows_ns), sum(units)
     means = tuple(w / u for w, u in zip(windows_ns, units, strict=True))
     cv = variation(means) if len(means) > 1 else None
-    half = INTERVAL * cv if cv is not None and len(means) == REPEATS else None
+    half = None if cv is None or len(means) not in INTERVALS else INTERVALS[len(means)] * cv
     return Throughput(window, work, work * 1_000_000_000 / window, means, cv, half)
 
 
@@ -57,6 +61,21 @@ def variation(values: Sequence[float]) -> float:
     count = len(values)
     mean = math.fsum(values) / count
     return math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (count - 1)) / mean
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Low end, mean and high end of the 95 % interval of the mean of 2 to 20 repeats, by Student's t."""
+    mean = math.fsum(values) / len(values)
+    spread = math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (len(values) - 1))
+    half = INTERVALS[len(values)] * spread
+    return mean - half, mean, mean + half
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The least-squares slope of y over x, of at least two points (x, y) of different x."""
+    x_mean = math.fsum([x for x, _ in points]) / len(points)
+    square = math.fsum([(x - x_mean) ** 2 for x, _ in points])
+    return math.fsum([(x - x_mean) * y for x, y in points]) / square
 
 
 def total(values: Sequence[float]) -> float:

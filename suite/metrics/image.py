@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from suite.checker.context import HeaderContext
+from suite.checker.context import COUNTS_DECLARED, HeaderContext
 from suite.log.model import Record
 from suite.log.processors import compact_list, processors_in
-from suite.log.units import quantity
+from suite.log.units import count, quantity
 from suite.rules import load
 
 LIMITS = ("cpus", "cpuset", "memory_bytes", "shm_bytes")
@@ -92,8 +92,25 @@ def limits_text(record: Record) -> str:
     return conditions_text(limits_of(record), "native", None)
 
 
-def conditions_text(limits: Mapping[str, str | int | None], loader: str, storage: str | None) -> str:
-    """The conditions of a row beside its key: the limits, and loader and storage format if not the default.
+def counts_of(record: Record) -> str:
+    """The repeats and steps of a run that declares other ones than the rules set; empty for other runs."""
+    header = record.header.data
+    if all(row["rule"] != COUNTS_DECLARED for row in header["differences"]):
+        return ""
+    return counts_text(header["repeats"], None if record.mode == "quality" else header["measured_steps"])
+
+
+def counts_text(repeats: int, steps: int | None) -> str:
+    """Repeats, and steps of a window (None: a quality run), as text."""
+    return count(repeats, "repeat") + ("" if steps is None else f" of {steps:,} steps")
+
+
+def conditions_text(
+    limits: Mapping[str, str | int | None], loader: str, storage: str | None, counts: str = ""
+) -> str:
+    """The conditions of a row beside its key: the limits, and what else is not the default.
+
+    That are the loader, the storage format, and (``counts``) the numbers of repeats and steps.
 
     ``limits`` has the names of the settings. The text leaves out the shared memory: it does not change the
     speed of a run, and a run that has too little of it fails.
@@ -106,4 +123,6 @@ def conditions_text(limits: Mapping[str, str | int | None], loader: str, storage
         parts.append(f"loader {loader}")
     if storage not in (None, "files"):
         parts.append(f"from {storage}")
+    if counts:
+        parts.append(counts)
     return ", ".join(parts)

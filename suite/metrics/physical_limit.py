@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from suite.contract import MEASURED_STEPS
 from suite.log.model import Record
 from suite.metrics.machine import device_name, devices
 from suite.metrics.metric import Metric, missing
@@ -35,7 +36,8 @@ def physical_limit(record: Record) -> Metric:
     seconds = sum(windows) / len(windows) / 1e9
     try:
         spec = specification(record.key.workload)
-        flop, moved = spec.window_flop(record.key), spec.window_bytes(record.key)
+        hundreds = int(record.header["measured_steps"]) / MEASURED_STEPS
+        flop, moved = (hundreds * of(record.key) for of in (spec.window_flop, spec.window_bytes))
     except ValueError as error:
         return missing(str(error))
     devices_used = record.key.devices

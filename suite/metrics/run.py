@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from suite.contract import MEASURED_STEPS
 from suite.log import statistics
 from suite.log.model import Data, Record, Repeat
 from suite.log.units import count
 from suite.metrics import counters
+from suite.metrics.image import counts_of
+from suite.metrics.long_run import long_run_metrics
 from suite.metrics.machine import at, device_name, devices
 from suite.metrics.metric import Metric, end_of, largest, mean_seconds, missing, ratio, reason_of
 from suite.workloads import specification
@@ -37,7 +38,7 @@ def title(record: Record) -> str:
             f"{conversion.cache} cache; {record.division} division"
         )
     key, storage = record.key, at(record.header.data, "settings.storage")
-    scenario = f" {key.scenario}" if key.phase == "infer" else ""
+    scenario, counts = f" {key.scenario}" if key.phase == "infer" else "", counts_of(record)
     if devices(record):
         device = f"{key.devices} x {name}"
     else:
@@ -46,7 +47,7 @@ def title(record: Record) -> str:
     return (
         f"{key.workload} {key.variant}, {key.framework}, {key.phase}{scenario}, {key.precision}, "
         f"{key.scale} scale, {batch} on {device}; {key.data} data"
-        f"{f' from {storage}' if storage else ''}, {key.cache} cache; "
+        f"{f' from {storage}' if storage else ''}, {key.cache} cache; {f'{counts}; ' if counts else ''}"
         f"{record.division} division"
     )
 
@@ -78,6 +79,8 @@ def metrics_of(record: Record) -> dict[str, Metric]:
     metrics["input_wait_percent"] = ratio(
         reports, "input_wait_ns", 100.0, "%", f"of the time in {count(len(done), 'window')}"
     )
+    if record.mode != "quality":
+        metrics |= long_run_metrics(record, done)
     metrics["setup_s"] = mean_seconds(reports, "setup_ns", many)
     metrics["compile_s"] = mean_seconds(reports, "compile_ns", many)
     return metrics
@@ -90,16 +93,14 @@ def _speed(record: Record) -> dict[str, Metric]:
     each = f"{unit(record)}/s"
     windows = count(len(speed.means_ns), "window")
     window = f"{speed.units:,} {unit(record)} in {speed.window_ns / 1e9:.2f} s, {windows}"
-    mean = speed.window_ns / 1e6 / (MEASURED_STEPS * len(speed.means_ns))
+    mean = speed.window_ns / 1e6 / (int(record.header["measured_steps"]) * len(speed.means_ns))
     metrics = {
         "throughput_per_s": Metric(speed.per_second, each, note=window),
         "step_mean_ms": Metric(mean, "ms", note=f"of {windows}, all steps weighted equally"),
     }
     if speed.half_width is None or speed.half_width >= 1:
         why = (
-            "the interval needs exactly five repeats"
-            if speed.half_width is None
-            else "the spread exceeds the mean"
+            "an interval needs 2 to 20 repeats" if speed.half_width is None else "the spread exceeds the mean"
         )
         metrics |= {f"throughput_{bound}_per_s": missing(why) for bound in ("low", "high")}
         metrics |= {f"step_mean_{bound}_ms": missing(why) for bound in ("low", "high")}

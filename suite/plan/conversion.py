@@ -19,6 +19,9 @@ _UNUSED = {
     "precision": "fp32",
     "loader": "native",
     "variant": None,
+    "repeats": None,
+    "steps": None,
+    "min_seconds": None,
     "pair": None,
 }
 
@@ -55,6 +58,7 @@ def resolve_conversion(settings: Settings, machine: Machine, find: FindEngine) -
         found_visible=machine.visible,
         threads=threads_of(settings, machine, small_steps=False),
         repeats=rules.limits["modes"]["throughput"]["repeats"],
+        measured_steps=rules.limits["counts"]["measured_steps"],
         soak_ns=rules.limits["soak_ns"],
         tail_ns=0,
         max_epochs=0,

@@ -9,7 +9,7 @@ from typing import Any
 from suite import __version__
 from suite import rules as rulebook
 from suite.checker import Finding, check_header
-from suite.contract import CONVERSION, MEASURED_STEPS, WARMUP_STEPS, ConversionKey
+from suite.contract import CONVERSION, WARMUP_STEPS, ConversionKey
 from suite.log.canonical import encode, sha256_hex
 from suite.plan.code import current_code_digest, current_git_state
 from suite.plan.custom import NO_CUSTOM_CODE, CustomCode, changes_patch
@@ -54,14 +54,14 @@ def checked_header(
 ) -> CheckedHeader:
     """The header of the run, with its departures from the closed division declared.
 
-    Departures are declared in the open division and with custom code. RuleProblem for everything else that
-    the rules reject.
+    Departures are declared in the open division, with custom code, and with other counts. RuleProblem for
+    everything else that the rules reject.
     """
     rules, changes = rulebook.load(plan.rules_version), b""
     if custom != NO_CUSTOM_CODE or plan.division == "open":
         changes = changes_patch(custom, plan.key.workload, plan.key.framework, plan.rules_version)
     header = build_header(plan, rules, dataset, image, custom, changes, attempt)
-    if custom != NO_CUSTOM_CODE or plan.division == "open":
+    if custom != NO_CUSTOM_CODE or plan.division == "open" or plan.settings.counts_given:
         header["differences"] = _departures(header, rules)
     findings = check_header(header, rules)
     if rejected := [finding for finding in findings if finding.severity == "reject"]:
@@ -125,7 +125,7 @@ def build_header(
         "launcher": plan.settings.launcher,
         "repeats": plan.repeats,
         "warmup_steps": WARMUP_STEPS,
-        "measured_steps": MEASURED_STEPS,
+        "measured_steps": plan.measured_steps,
         "settings": settings,
         "settings_digest": sha256_hex(encode(settings)),
         "overrides": [_without_path(text) for text in plan.settings.overrides],
@@ -194,6 +194,10 @@ def settings_of(plan: Plan, custom: CustomCode, changes: bytes = b"") -> dict[st
         "max_epochs": plan.max_epochs,
         **({"pod_image": asked.kubernetes.digest} if asked.kubernetes is not None else {}),
         **({"excluded_nodes": [one.reason for one in excluded]} if excluded else {}),
+        **({"repeats": asked.repeats} if asked.repeats is not None else {}),
+        **({"steps": asked.steps} if asked.steps is not None else {}),
+        **({"min_seconds": asked.min_seconds} if asked.min_seconds is not None else {}),
+        **({"pilot_ns": plan.pilot_ns} if plan.pilot_ns is not None else {}),
         **({"batch_search": [list(probe) for probe in plan.search]} if plan.search else {}),
     }
 

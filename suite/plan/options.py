@@ -179,6 +179,18 @@ RUN_OPTIONS = (
     ),
     DIVISION,
     PURPOSE,
+    Option(
+        "repeats", "fresh starts of all ranks, 1 to 20; more make the interval narrower; another number than "
+        "the rules' is a difference from closed", metavar="<number>", default=AUTO, usual="the rules': 5",
+    ),
+    Option(
+        "steps", "measured steps of a window, a multiple of 100 up to 10,000, for drift and growth of memory "
+        "(docs/longer.md); a difference from closed", metavar="<number>", default=AUTO, usual="100",
+    ),
+    Option(
+        "min_seconds", "in place of `STEPS`: as many steps as last so long, fixed by an untimed pilot",
+        metavar="<number>", default=AUTO, usual="no pilot",
+    ),
     RUNTIME,
     LAUNCHER,
     IMAGE,

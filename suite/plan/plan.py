@@ -36,6 +36,7 @@ class Plan:
     found_visible: str | None  # CUDA_VISIBLE_DEVICES as set by the user
     threads: int
     repeats: int
+    measured_steps: int  # of the window
     soak_ns: int
     tail_ns: int
     max_epochs: int
@@ -47,6 +48,7 @@ class Plan:
     gpus: tuple[Gpu, ...] = ()
     driver: str | None = None
     search: tuple[BatchProbe, ...] = ()  # the probes of batch=max, in their order
+    pilot_ns: int | None = None  # of min_seconds: the time that 100 steps took before the run
 
     @property
     def kind(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from suite.containers.engines.native import WorkerCommand
 from suite.containers.engines.workers import Workers
-from suite.contract import BENCHMARK, CONVERSION, STEPS, ConversionKey, Key
+from suite.contract import BENCHMARK, CONVERSION, STEPS, ConversionKey, Key, units_of_window
 from suite.contract.seeds import seed_of
 from suite.plan.custom import CustomCode
 from suite.plan.plan import Plan
@@ -80,6 +80,7 @@ class Resources:
             "loader": plan.settings.loader,
             "world_size": plan.key.devices,
             "collective": plan.collective,
+            "measured_steps": plan.measured_steps,
         }
 
 
@@ -118,11 +119,12 @@ class PreparedRun:
         return 1 if isinstance(self.plan.key, ConversionKey) else self.plan.key.nodes
 
     def units(self, repeat: int) -> tuple[int, ...]:
-        """The units of work of each of the 110 steps of ``repeat``."""
+        """The units of work of each step of ``repeat``."""
         key = self.plan.key
         if isinstance(key, ConversionKey):
             return (key.batch,) * STEPS  # the first 110 shards are full
-        return specification(key.workload).units(key, self.seed(repeat))
+        usual = specification(key.workload).units(key, self.seed(repeat))
+        return units_of_window(usual, self.plan.measured_steps)
 
 
 def with_batch(plan: Plan, batch: int, **changes: Any) -> Plan:

@@ -62,6 +62,9 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
     if small_steps and settings.threads is None:
         why.append("threads 1: steps at mini scale are too short for more threads")
     mode = limits["modes"][settings.mode]
+    _require_counts_allowed(settings, division, rules)
+    if settings.min_seconds is not None:
+        why.append(f"min_seconds {settings.min_seconds}: an untimed pilot before the run decides the steps")
     quality = _quality(rules_version, settings, key)
     with_tail = settings.mode == "throughput" and settings.telemetry and key.scale == "reference"
     return Plan(
@@ -79,7 +82,8 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
         device_ids=tuple(gpu.uuid for gpu in machine.gpus[: settings.devices_per_node]) if on_gpu else (),
         found_visible=machine.visible,
         threads=threads_of(settings, machine, small_steps),
-        repeats=mode["repeats"],
+        repeats=settings.repeats or mode["repeats"],
+        measured_steps=settings.steps or limits["counts"]["measured_steps"],
         soak_ns=limits["soak_ns"] if settings.mode == "throughput" else 0,
         tail_ns=rules.tail_ns if with_tail else 0,
         max_epochs=quality["max_epochs"],
@@ -326,6 +330,42 @@ def _require_batch_search_allowed(settings: Settings, key: Key, division: str) -
     if settings.mode == "quality":
         raise BadConfiguration(
             "batch: max requires mode=throughput, found mode=quality: another batch changes the training"
+        )
+
+
+def _require_counts_allowed(settings: Settings, division: str, rules: rulebook.Rules) -> None:
+    """BadConfiguration for numbers of repeats and steps that the rules do not allow."""
+    given = {name: getattr(settings, name) for name in ("repeats", "steps", "min_seconds")}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given:
+        return
+    first, value = next(iter(given.items()))
+    if division == "closed":
+        raise BadConfiguration(
+            f"{first}: closed has the counts of the rules, found {value}; leave it out, or use division=open"
+        )
+    if settings.mode == "quality" and first != "repeats":
+        raise BadConfiguration(f"{first}: a quality run has no window of fixed steps, found {value}")
+    if settings.steps is not None and settings.min_seconds is not None:
+        raise BadConfiguration(
+            f"min_seconds: expected steps or min_seconds, found steps={settings.steps} and "
+            f"min_seconds={settings.min_seconds}"
+        )
+    bounds = rules.limits["declared_counts"]
+    least, most = bounds["repeats"]
+    if settings.repeats is not None and not least <= settings.repeats <= most:
+        raise BadConfiguration(f"repeats: expected {least} to {most}, found {settings.repeats}")
+    (low, high), multiple = bounds["measured_steps"], bounds["multiple"]
+    if settings.steps is not None and (not low <= settings.steps <= high or settings.steps % multiple):
+        raise BadConfiguration(
+            f"steps: expected a multiple of {multiple} from {low} to {high}, found {settings.steps}"
+        )
+    repeats = settings.repeats or rules.limits["modes"][settings.mode]["repeats"]
+    steps = repeats * settings.devices * (settings.steps or low)
+    if steps > bounds["steps"]:
+        raise BadConfiguration(
+            f"steps: expected at most {bounds['steps']:,} in all repeats and ranks together, which is what a "
+            f"log can hold, found {steps:,}"
         )
 
 

@@ -57,6 +57,9 @@ class Settings:
     nodes: int
     strategy: str
     collective: str
+    repeats: int | None
+    steps: int | None  # of the measurement window
+    min_seconds: int | None  # of the measurement window; a pilot decides the steps
     nonce: str | None
     image: str | None  # a custom image, repository@sha256:...
     pair: Path | None  # a custom pair
@@ -76,6 +79,11 @@ class Settings:
     overrides: tuple[str, ...] = field(default=())
     batch_max: bool = False  # search the largest batch that fits
     kind: str = BENCHMARK  # of the job: benchmark or conversion
+
+    @property
+    def counts_given(self) -> bool:
+        """Whether the repeats or the steps of a window are given."""
+        return any(one is not None for one in (self.repeats, self.steps, self.min_seconds))
 
     @property
     def devices_per_node(self) -> int:
@@ -123,6 +131,9 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str
         devices=devices,
         device_selection=device_selection,
         nodes=_count("nodes", tree["nodes"]) or 1,
+        repeats=_count("repeats", tree["repeats"]),
+        steps=_count("steps", tree["steps"]),
+        min_seconds=_count("min_seconds", tree["min_seconds"]),
         nonce=_nonce(tree["nonce"]),
         image=_custom_image(tree["image"]),
         pair=None if tree["pair"] is None else _path("pair", tree["pair"]),

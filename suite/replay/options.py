@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from suite.contract import MEASURED_STEPS
 from suite.plan.errors import BadConfiguration
 from suite.plan.limits import OPTION_OF_LIMIT as LIMITS
 from suite.workloads import specification
@@ -49,6 +50,8 @@ def options_of(header: Mapping[str, Any], pair: Path | None, python: Path | None
         yield f"{name}={setting(settings, name)}"
     for name in ("threads", "wait_policy", "fast"):
         yield f"framework.{name}={setting(settings, name)}"
+    if header["measured_steps"] != MEASURED_STEPS:
+        yield f"steps={header['measured_steps']}"
     if settings.get("collective") is not None:
         yield f"collective={setting(settings, 'collective')}"
     yield f"storage={setting({'storage': 'files', **settings}, 'storage')}"

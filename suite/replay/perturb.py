@@ -15,7 +15,7 @@ from pathlib import Path
 
 from suite.audit.perturbed import Timed, factor
 from suite.containers.engines.workers import ContainerWorkers
-from suite.contract import Key
+from suite.contract import MEASURED_STEPS, Key
 from suite.contract.seeds import seed_of
 from suite.harness.scratch import Scratch
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
@@ -122,7 +122,10 @@ def _run_variant(
     command, workers = resources.command(0, scratch), resources.workers
     if renamed is not None and not isinstance(workers, ContainerWorkers):
         command = replace(command, environment={**command.environment, "PYTHONPATH": str(renamed[0])})
-    job = resources.job(prepared.plan, 0, variant.seed, scratch) | {"tail_ns": 0}
+    job = resources.job(prepared.plan, 0, variant.seed, scratch) | {
+        "tail_ns": 0,
+        "measured_steps": MEASURED_STEPS,
+    }
     changed = {"workload": variant.name, "batch": variant.key.batch, "data": variant.key.data}
     job["key"] = {**job["key"], **changed}
     if variant.key.data == "synthetic":

@@ -20,7 +20,7 @@ _IN_WORDS = {
     "STAT-003": "the 95 % interval is ± {found}: smaller differences cannot be told apart",
     "STAT-004": "steps became slower (-) or faster (+) within the windows: {found}",
     "STAT-005": "steps became slower (-) or faster (+) by over 10 % within a window: {found} in {repeats}",
-    "STAT-006": "single steps took much longer or shorter than the others: {found} of 100 in {repeats}",
+    "STAT-006": "single steps took much longer or shorter than the others: {found} in {repeats}",
     "STAT-007": "the times of steps repeat themselves in {repeats}, as if the clock were coarse",
 }
 

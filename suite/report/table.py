@@ -11,6 +11,7 @@ from suite.log.model import Record
 from suite.log.safe import safe
 from suite.log.units import quantity
 from suite.metrics.image import image_of, limits_text
+from suite.metrics.long_run import long_run_text
 from suite.metrics.machine import storage_text
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of, title
@@ -86,7 +87,7 @@ def print_table(record: Record, console: Console | None = None) -> None:
         shown = [(prefix, metrics[name]) for prefix, name in members if name in metrics]
         if shown and not (no_memory and label in _SCORES):
             table.add_row(Text(label), Text(sentence(shown)))
-    for label, text in _container(record):
+    for label, text in (*long_run_text(record, metrics), *_container(record)):
         table.add_row(Text(label), Text(text))
     console.print(table)
     for line in curve(record):

@@ -25,8 +25,10 @@ def guessed_seconds(plan: Plan) -> float | None:
     if isinstance(plan.key, ConversionKey) and plan.key.scale == "reference":
         return None
     fixed = _START_SECONDS + (plan.soak_ns + plan.tail_ns / plan.repeats) / 1e9
-    steps = (WARMUP_STEPS + MEASURED_STEPS) * _STEP_SECONDS[plan.key.scale]
+    steps = (WARMUP_STEPS + plan.measured_steps) * _STEP_SECONDS[plan.key.scale]
     flop = flop_on_processor(plan)
     if flop is not None:
-        steps = 1.2 * flop / (_CORE_FLOP * plan.threads)  # with warm-up, soak and tail
+        steps = (
+            1.2 * plan.measured_steps / MEASURED_STEPS * flop / (_CORE_FLOP * plan.threads)
+        )  # with warm-up, soak and tail
     return plan.repeats * (fixed + steps)

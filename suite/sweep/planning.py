@@ -16,7 +16,8 @@ from suite.containers.engines import choice as engines
 from suite.contract import Key
 from suite.contract.traits import framework_names
 from suite.log.processors import compact_list
-from suite.metrics.image import conditions_text
+from suite.log.units import count
+from suite.metrics.image import conditions_text, counts_text
 from suite.plan.compose import composer
 from suite.plan.custom import custom_code
 from suite.plan.errors import Refusal, Unsupported
@@ -235,7 +236,16 @@ def _conditions(plan: Plan) -> str:
     limits = {name: getattr(plan.limits, name) for name in ("cpus", "cpuset", "memory_bytes")}
     if plan.affinity is not None:
         limits["affinity"] = plan.affinity
-    return conditions_text(limits, plan.settings.loader, plan.settings.storage)
+    return conditions_text(limits, plan.settings.loader, plan.settings.storage, _counts(plan))
+
+
+def _counts(plan: Plan) -> str:
+    """Repeats and steps that are given, as text of the tables."""
+    if not plan.settings.counts_given:
+        return ""
+    if (seconds := plan.settings.min_seconds) is not None:
+        return f"{count(plan.repeats, 'repeat')} of {seconds} s or more"
+    return counts_text(plan.repeats, None if plan.settings.mode == "quality" else plan.measured_steps)
 
 
 def _one_line(error: Exception) -> str:

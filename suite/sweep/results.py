@@ -17,7 +17,7 @@ from suite.plan.options import MAX
 from suite.plan.plan import Plan
 
 # Known only after a run is prepared; the digest of the code and the other settings imply it.
-_LATER = ("changes_digest",)
+_LATER = ("changes_digest", "pilot_ns")
 _TAIL = 1 << 16  # bytes at the end of a log that contain its last line
 
 

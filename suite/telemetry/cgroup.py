@@ -123,6 +123,7 @@ def usage(group: Cgroup) -> tuple[dict[str, Any], dict[str, str]]:
         "cpu_throttled_ns": take.take("cpu_throttled_ns", lambda: _cpu_throttled(group)),
         "memory_bytes": take.take("memory_bytes", lambda: _memory(group, "current", "usage")),
         "memory_peak_bytes": take.take("memory_peak_bytes", lambda: _memory(group, "peak", "max_usage")),
+        "page_cache_bytes": take.take("page_cache_bytes", lambda: _page_cache(group)),
         "io_read_bytes": take.take("io_read_bytes", lambda: _io(group, "rbytes", "Read")),
         "io_write_bytes": take.take("io_write_bytes", lambda: _io(group, "wbytes", "Write")),
         "cpu_pressure_ns": take.take("cpu_pressure_ns", lambda: _cpu_pressure(group)),
@@ -174,6 +175,16 @@ def _cpu_throttled(group: Cgroup) -> int:
 def _memory(group: Cgroup, v2_name: str, v1_name: str) -> int:
     unified, folder = group.folder("memory")
     return read_int(folder / (f"memory.{v2_name}" if unified else f"memory.{v1_name}_in_bytes"))
+
+
+def _page_cache(group: Cgroup) -> int:
+    """Bytes of files in the page cache that the group pays for; on v1 with its subgroups."""
+    unified, folder = group.folder("memory")
+    table = read_table(folder / "memory.stat")
+    name = "file" if unified else "total_cache"
+    if name not in table:
+        raise Unavailable("the group does not count its page cache")
+    return table[name]
 
 
 def _io(group: Cgroup, v2_name: str, v1_name: str) -> int:

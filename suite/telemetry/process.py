@@ -62,7 +62,7 @@ class ProcessUsage:
         self._started: str | None = None
 
     def usage(self) -> tuple[dict[str, Any] | None, dict[str, str]]:
-        """``cpu_time_ns``, ``rss_bytes``, ``read_bytes`` and ``threads``, or None, and reasons of nulls."""
+        """Processor time, memory, reads and threads, by the names of the log, or None; reasons of nulls."""
         try:
             fields = stat_fields(self.pid)
         except (FileNotFoundError, ProcessLookupError):
@@ -77,10 +77,22 @@ class ProcessUsage:
         data = {
             "cpu_time_ns": take.take("cpu_time_ns", lambda: cpu_time_ns(self.pid)),
             "rss_bytes": int(pages) * _PAGE,
+            "anonymous_bytes": take.take("anonymous_bytes", self._anonymous_bytes),
             "read_bytes": take.take("read_bytes", self._read_bytes),
             "threads": int(threads),
         }
         return data, take.reasons
+
+    def _anonymous_bytes(self) -> int:
+        """Resident memory that belongs to no file: what the process has allocated and touched.
+
+        From ``status``, which has counters: ``smaps_rollup`` walks the page tables and holds up the process.
+        """
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == "RssAnon":
+                return int(value.split()[0]) << 10
+        raise Unavailable("the kernel does not count anonymous memory by process")
 
     def _read_bytes(self) -> int:
         """Bytes that this process read from storage (misses of the page cache)."""

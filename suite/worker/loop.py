@@ -1,16 +1,20 @@
 """The timing loop: the only one, framework-neutral.
 
 The official time of a repeat is the window: CLOCK_MONOTONIC from the drained device before step 10 to the
-drained device with all losses or outputs on the host, after step 109. In between, the worker does not
-synchronise per step on an accelerator, write to files or pipes, log, or collect garbage.
+drained device with all losses or outputs on the host, after the last step: 109, unless the run states a
+longer window. In between, the worker does not synchronise per step on an accelerator, write to files or
+pipes, log, or collect garbage.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
+
+COLLECTED = 100  # steps after which a longer span copies its results to the host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,12 +87,17 @@ def run_span(
 ) -> Span:
     """Run ``count`` steps from ``first`` between two drains; timestamps are asynchronous where possible.
 
-    With a ``meeting`` all ranks begin and end together; no rank waits within the span.
+    With a ``meeting`` all ranks begin and end together; no rank waits within the span. In a span of more than
+    ``COLLECTED`` steps the results come to the host and garbage is collected after every so many, so that
+    memory does not grow with the length of the span.
     """
     framework.prepare_timestamps(count + 1)
     if framework.arrivals is not None:
         framework.arrivals.prepare()
     dispatched = [0] * count
+    results: list[NDArray[Any]] = []
+    moments: list[int] | None = []  # of arrivals
+    last = 0  # steps whose results are on the host
     step, timestamp = pair.step, framework.record_timestamp
     framework.synchronize()
     if meeting is not None:
@@ -99,9 +108,17 @@ def run_span(
         step(first + i)
         timestamp(i + 1)
         dispatched[i] = monotonic_ns()
+        if i + 1 - last == COLLECTED and i + 1 < count:
+            framework.synchronize()
+            results += pair.collect()
+            moments = _arrivals(framework, COLLECTED, moments)
+            if framework.arrivals is not None:
+                framework.arrivals.prepare()
+            gc.collect()  # of cycles, which a framework may make in each step: the collector is off
+            last = i + 1
     framework.synchronize()
     drained = monotonic_ns()
-    results = pair.collect()
+    results += pair.collect()
     closed = monotonic_ns()
     if meeting is not None:
         meeting.leave()
@@ -109,7 +126,7 @@ def run_span(
     if framework.timestamp_kind == "host_completion":
         # A thread of the framework may have taken the last timestamp while this thread waited for a CPU.
         timestamps[-1] = drained - opened
-    arrivals = None if framework.arrivals is None else framework.arrivals.read(count)
+    moments = _arrivals(framework, count - last, moments)
     return Span(
         opened,
         closed,
@@ -117,8 +134,19 @@ def run_span(
         timestamps,
         [moment - opened for moment in dispatched],
         results,
-        None if arrivals is None else [moment - opened for moment in arrivals],
+        None if moments is None else [moment - opened for moment in moments],
     )
+
+
+def _arrivals(framework: Clocked, count: int, earlier: list[int] | None) -> list[int] | None:
+    """``earlier`` and the last ``count`` arrivals; None if there are none, or one is unknown.
+
+    Called after a drain: the framework has room for the arrivals of ``COLLECTED`` steps.
+    """
+    if framework.arrivals is None:
+        return None
+    found = framework.arrivals.read(count)
+    return None if found is None or earlier is None else earlier + found
 
 
 def run_single_stream(

@@ -34,6 +34,9 @@ _OUT_OF_MEMORY = (
 )
 
 
+KEPT_OUTPUTS = 1 << 30  # bytes of host memory for the outputs of a window of more than 100 steps
+
+
 @dataclass
 class Bench:
     """The objects of one repeat after set-up."""
@@ -52,7 +55,7 @@ class Bench:
         return run(self.pair, self.framework, first, count, meeting)
 
     def columns(self, results: list[Any]) -> dict[str, Any]:
-        """The fields of each step beside its timestamps, from the ``results`` of all 110 steps."""
+        """The fields of each step beside its timestamps, from the ``results`` of all steps."""
         train = self.job.key.phase == "train"
         losses = [float(value) for value in results] if train else None
         if losses is not None:
@@ -64,7 +67,7 @@ class Bench:
             "losses": None if losses is None else [loss.hex() for loss in losses],
             "gradient_norms": norms,
             "outputs": None if train else [record.array_digest(value) for value in results],
-            "batches": [self.data.digest(step) for step in range(STEPS)],
+            "batches": [self.data.digest(step) for step in range(self.job.steps)],
         }
 
     def closing_fields(self) -> dict[str, Any]:
@@ -182,11 +185,15 @@ def _probe(bench: Bench, imported_bytes: int) -> None:
     """Use as much memory as a repeat: run its spans and keep all that a repeat keeps until its report."""
     steps = bench.job.probe_steps
     bench.channel.phase("probe")
-    held: list[Any] = [bench.run_span(0, min(steps, WARMUP_STEPS)), bench.pair.parameters()]
+    span = bench.run_span(0, min(steps, WARMUP_STEPS))
+    held: list[Any] = [span, bench.pair.parameters()]
     if steps > WARMUP_STEPS:
-        held += [bench.run_span(WARMUP_STEPS, steps - WARMUP_STEPS), bench.pair.parameters()]
+        span = bench.run_span(WARMUP_STEPS, steps - WARMUP_STEPS)
+        held += [span, bench.pair.parameters()]
     peak = record.peak_rss_bytes()  # while everything is kept
-    bench.channel.send("probed", peak_rss_bytes=peak, imported_bytes=imported_bytes, spans=len(held) // 2)
+    bench.channel.send(
+        "probed", peak_rss_bytes=peak, imported_bytes=imported_bytes, spans=len(held) // 2, span_ns=span.ns
+    )
 
 
 def measure(bench: Bench, report: dict[str, Any]) -> None:
@@ -199,6 +206,7 @@ def measure(bench: Bench, report: dict[str, Any]) -> None:
     warmup = bench.run_span(0, WARMUP_STEPS)
     scaling_before = record.scaling(bench.framework)
     at_ten = pair.parameters()
+    _require_room(bench, warmup)
     threads_before = record.thread_count()
     read_from, wait_from = children.read_bytes(), bench.data.wait_ns
     channel.phase("window")
@@ -206,7 +214,7 @@ def measure(bench: Bench, report: dict[str, Any]) -> None:
     channel.wait("go")
     barrier = SpanBarrier(bench.group) if bench.job.world_size > 1 else None
     cpu_from = children.cpu_time_ns()
-    window = bench.run_span(WARMUP_STEPS, MEASURED_STEPS, barrier)
+    window = bench.run_span(WARMUP_STEPS, bench.job.measured_steps, barrier)
     cpu_ns = children.cpu_time_ns() - cpu_from
     wait_ns = bench.data.wait_ns - wait_from
     threads_after = record.thread_count()
@@ -234,14 +242,25 @@ def measure(bench: Bench, report: dict[str, Any]) -> None:
         channel.send("exchange_sweep", **sweep(bench.framework.exchange, device, bench.group.decide))
 
 
+def _require_room(bench: Bench, warmup: loop.Span) -> None:
+    """MemoryError if the outputs of a long window would take more than ``KEPT_OUTPUTS`` of host memory."""
+    steps = bench.job.measured_steps
+    size = sum(result.nbytes for result in warmup.results) // max(1, len(warmup.results)) * steps
+    if steps > MEASURED_STEPS and size > KEPT_OUTPUTS:
+        raise MemoryError(
+            f"steps: expected outputs of at most {KEPT_OUTPUTS >> 20} MiB together, which are kept until the "
+            f"end of the window, found {size >> 20} MiB for {steps} steps; take fewer STEPS"
+        )
+
+
 def _difference(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
 
 def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]:
     results = warmup.results + window.results
-    if len(results) != STEPS:
-        raise RuntimeError(f"collect(): expected {STEPS} results, one for each step, found {len(results)}")
+    if len(results) != (steps := bench.job.steps):
+        raise RuntimeError(f"collect(): expected {steps} results, one for each step, found {len(results)}")
     known = warmup.arrivals is not None and window.arrivals is not None
     return {
         "timestamps": warmup.timestamps + window.timestamps,
@@ -254,7 +273,9 @@ def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]
 def _gradient_norms(bench: Bench) -> list[str | None] | None:
     """One norm per step; None for a step whose gradients are not finite, such as skipped steps in fp16."""
     norms = [float(norm) for norm in bench.pair.gradient_norms()]
-    return [norm.hex() if math.isfinite(norm) else None for norm in norms] if len(norms) == STEPS else None
+    if len(norms) != bench.job.steps:
+        return None
+    return [norm.hex() if math.isfinite(norm) else None for norm in norms]
 
 
 def _state(bench: Bench, window: loop.Span) -> dict[str, Any]:

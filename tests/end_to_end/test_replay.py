@@ -17,7 +17,6 @@ from suite.audit.replay import MOST_TOLERANCE, allowed, select
 from suite.audit.replayed import root_of
 from suite.log.files import read_folder
 from suite.log.reader import read_result
-from suite.log.statistics import REPEATS
 from suite.submissions.signing import keys
 from tests.end_to_end.command import DATA, ROOT, run
 from tests.equivalence.interpreters import interpreter
@@ -96,7 +95,7 @@ def test_replay_detects_losses_of_another_seed(result: Path, tmp_path: Path) -> 
     root = root_of(read_folder(result).data)
 
     def exchange(events: Events) -> None:
-        steps: list[list[Any]] = [[] for _ in range(REPEATS)]
+        steps: list[list[Any]] = [[] for _ in range(5)]
         for event in events:
             if event["kind"] == "step":
                 steps[event["repeat"]].append(event["data"])

@@ -36,7 +36,7 @@ def test_batches_of_one_sample_may_recur(tmp_path: Path) -> None:
 def test_check_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = write_good(tmp_path / "good", Good())
     flagged = Forged("ENV-002", put("rank_end", "threads.after", 5)).make(tmp_path / "flagged")
-    bad = Forged("ID-011", put("header", "repeats", 4)).make(tmp_path / "bad")
+    bad = Forged("DIV-015", put("header", "repeats", 4)).make(tmp_path / "bad")
     assert run(str(good)) == 0
     assert run(str(good), "--strict") == 0
     assert run(str(flagged)) == 0
@@ -53,11 +53,11 @@ def test_check_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_check_json_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bad = Forged("ID-011", put("header", "repeats", 4)).make(tmp_path)
+    bad = Forged("DIV-015", put("header", "repeats", 4)).make(tmp_path)
     assert run(str(bad), "--json") == 1
     [verdict] = json.loads(capsys.readouterr().out)
     assert not verdict["accepted"]
-    assert verdict["findings"][0]["rule"] == "ID-011"
+    assert verdict["findings"][0]["rule"] == "DIV-015"
     assert set(verdict["findings"][0]) == {"rule", "severity", "location", "expected", "found", "fix"}
 
 
@@ -160,7 +160,7 @@ def test_practice_reports_departures_as_information() -> None:
         ({"key": {"workload": "../gnmt"}}, "LOG-014"),
         ({"key": {"workload": "os"}}, "ID-003"),
         ({"division": "closed"}, "ID-004"),
-        ({"repeats": 3}, "ID-011"),
+        ({"repeats": 3}, "DIV-015"),
         ({"nonce": "short"}, "LOG-014"),
     ],
 )

@@ -58,12 +58,20 @@ def test_equal_repeats_have_no_spread(ns: int, units: int) -> None:
 def test_interval_uses_students_t() -> None:
     from scipy import stats
 
-    assert pytest.approx(stats.t.ppf(0.975, 4) / math.sqrt(5), abs=5e-4) == statistics.INTERVAL
+    for count, found in statistics.INTERVALS.items():
+        assert found == pytest.approx(stats.t.ppf(0.975, count - 1) / math.sqrt(count), abs=6e-4)
 
 
-def test_only_five_repeats_have_an_interval() -> None:
+def test_two_repeats_or_more_have_an_interval() -> None:
     assert statistics.throughput([5], [1]).cv is None
-    assert statistics.throughput([5, 6, 7], [1, 1, 1]).half_width is None
+    found = statistics.throughput([5, 6, 7], [1, 1, 1])
+    assert found.half_width == pytest.approx(2.484 / 6)
+
+
+def test_interval_and_slope() -> None:
+    low, mean, high = statistics.interval([1.0, 2.0, 3.0])
+    assert (low, mean, high) == pytest.approx((2 - 2.484, 2, 2 + 2.484))
+    assert statistics.slope([(0, 1.0), (1, 3.0), (3, 7.0)]) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(("ns", "units"), [([], []), ([1], [1, 2]), ([0], [1]), ([1], [0]), ([-1], [1])])

@@ -164,7 +164,7 @@ def test_findings_about_spread_are_in_words_with_what_else_ran(good: Path, tmp_p
     counts, fix = "0, 2, 1, 0, 0 of them", "stop them and run again"
     sentences = [
         "the repeats differ from each other by 5.21 % (their CV, usually at most 3 %)",
-        "single steps took much longer or shorter than the others: 17, 9 of 100 in 2 repeats",
+        "single steps took much longer or shorter than the others: 17, 9 in 2 repeats",
         f"other processes used more than 20 % of a core each when the repeats began ({counts}): {fix}",
     ]
     assert remarks(record_of(busy), found) == sentences

@@ -23,6 +23,7 @@ V2_FILES = {
     "cpu.stat": "usage_usec 1500\nuser_usec 1000\nnr_throttled 3\nthrottled_usec 250\n",
     "memory.current": "4096\n",
     "memory.peak": "8192\n",
+    "memory.stat": "anon 1000\nfile 3000\n",
     "memory.events": "low 0\nhigh 0\nmax 5\noom 4\noom_kill 3\noom_group_kill 0\n",
     "io.stat": "8:0 rbytes=100 wbytes=20 rios=1 wios=1\n8:16 rbytes=11 wbytes=2 rios=1 wios=1\n",
     "cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0.00 total=5\n",
@@ -68,6 +69,7 @@ def test_v2_usage_and_limits_are_read(tmp_path: Path) -> None:
         "cpu_throttled_ns": 250_000,
         "memory_bytes": 4096,
         "memory_peak_bytes": 8192,
+        "page_cache_bytes": 3000,
         "io_read_bytes": 111,
         "io_write_bytes": 22,
         "cpu_pressure_ns": 77_000,
@@ -111,6 +113,7 @@ def test_v1_mounted_at_the_group_of_the_process_as_docker_does(tmp_path: Path) -
         "sys/fs/cgroup/memory": {
             "memory.usage_in_bytes": "10\n",
             "memory.max_usage_in_bytes": "20\n",
+            "memory.stat": "cache 1\nrss 4\ntotal_cache 6\n",
             "memory.limit_in_bytes": "9223372036854771712\n",
             "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
         },
@@ -127,6 +130,7 @@ def test_v1_mounted_at_the_group_of_the_process_as_docker_does(tmp_path: Path) -
         "cpu_throttled_ns": 555,
         "memory_bytes": 10,
         "memory_peak_bytes": 20,
+        "page_cache_bytes": 6,
         "io_read_bytes": 73,
         "io_write_bytes": 8,
         "cpu_pressure_ns": None,
@@ -154,7 +158,13 @@ def test_hybrid_takes_each_controller_from_the_hierarchy_that_has_it(tmp_path: P
     data, reasons = cgroup.usage(group)
     assert (data["cpu_usage_ns"], data["memory_bytes"], data["cpu_pressure_ns"]) == (9000, 10, 4000)
     assert data["io_read_bytes"] is None, "a total of 0 without devices is no measurement"
-    assert set(reasons) == {"cpu_throttled_ns", "io_read_bytes", "io_write_bytes", "oom_kills"}
+    assert set(reasons) == {
+        "cpu_throttled_ns",
+        "io_read_bytes",
+        "io_write_bytes",
+        "oom_kills",
+        "page_cache_bytes",
+    }
 
 
 @pytest.mark.parametrize("cgroup_file", ["0::/../other\n", "4:memory:/elsewhere\n"])

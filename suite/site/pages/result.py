@@ -50,6 +50,9 @@ _METRICS = (
     ("gpu_temperature_c", "GPU temperature"),
     ("gpu_throttled_percent", "GPU throttled by heat or power brake"),
     ("input_wait_percent", "waiting for input"),
+    ("drift_percent", "drift of the step time"),
+    ("anonymous_growth_bytes", "growth of anonymous memory"),
+    ("page_cache_growth_bytes", "growth of the page cache"),
     ("setup_s", "set-up"),
     ("compile_s", "compilation"),
 )
