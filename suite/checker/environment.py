@@ -77,20 +77,17 @@ def threads_constant(c: Context) -> Iterator[Fault]:
 
 @rule("ENV-003")
 def code_constant(c: Context) -> Iterator[Fault]:
-    """Every rank loaded the same modules of the suite in every repeat, and reports their digest."""
-    for report in c.reports:
-        wanted, found = c.reports[0]["modules_digest"], report["modules_digest"]
-        if found != wanted or found is None:
-            yield Fault(report.location("modules_digest"), wanted or "a digest", found)
+    """Every rank loaded the same modules of the suite in every repeat, and observed the same types.
 
-
-@rule("ENV-004")
-def types_constant(c: Context) -> Iterator[Fault]:
-    """The observed types are the same on every rank and in every repeat."""
+    Its timestamps are of one kind.
+    """
     for report in c.reports:
-        wanted, found = c.reports[0]["dtypes"], report["dtypes"]
-        if found != wanted:
-            yield Fault(report.location("dtypes"), wanted, found)
+        for name in ("modules_digest", "dtypes", "timestamp_kind"):
+            wanted, found = c.reports[0][name], report[name]
+            if found != wanted:
+                yield Fault(report.location(name), wanted, found)
+        if report["modules_digest"] is None:
+            yield Fault(report.location("modules_digest"), "a digest", None)
 
 
 @rule("ENV-006", kind=BENCHMARK)
@@ -111,15 +108,6 @@ def types_of_the_precision(c: Context) -> Iterator[Fault]:
         if stated is not None and stated != (c.key.precision == "tf32"):
             location = inside.location("facts.framework.tf32")
             yield Fault(location, f"{c.key.precision == 'tf32'} in {c.key.precision}", stated)
-
-
-@rule("ENV-005", mode="throughput")
-def one_timestamp_kind(c: Context) -> Iterator[Fault]:
-    """Timestamps are of one kind on all ranks and in all repeats."""
-    for report in c.reports:
-        found = report["timestamp_kind"]
-        if found != c.record.timestamp_kind:
-            yield Fault(report.location("timestamp_kind"), c.record.timestamp_kind, found)
 
 
 @rule("ENV-007")

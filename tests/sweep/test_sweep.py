@@ -79,7 +79,7 @@ def test_sweep_distinguishes_rejected_from_flagged() -> None:
         ("quality", "repeat_end data.steps | times 0.9 | all", "QUAL-007"),
         ("quality", "repeat_end data.units | retype | one", "QUAL-009"),
         ("train", "env data.facts | empty | all", "ENV-009"),
-        ("train", "telemetry whole event sample window | twice | one", "TELE-013"),
+        ("train", "telemetry whole event sample window | twice | one", "TELE-007"),
         ("infer", "env data.facts.image_label | delete | one", "ENV-009"),
     ],
 )
