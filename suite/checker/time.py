@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import pairwise
@@ -199,31 +199,37 @@ def dates_agree_with_clocks(c: Context) -> Iterator[Fault]:
     events, the lines between them have either date.
     """
     slack, most = c.rules.limit("clock_slack_ns"), c.rules.limit("wall_ns")
-    waiting, apart = list[Event](), list[tuple[int, Event]]()
-    before = _ahead(c.record.header)
-    for event in c.record.events:
-        waiting.append(event)
+    events, aheads = c.record.events, _aheads(c.record.events)
+    apart, since = list[tuple[int, Event]](), 0
+    for number, event in enumerate(events):
         triple = event.kind == "clock" and event["node"] == 0 and event["realtime"] is not None
         if triple:
-            apart.append((abs(_ns(event["realtime"]) - event.mono_ns - _ahead(event)), event))
-        elif event is not c.record.events[-1]:
+            apart.append((abs(_ns(event["realtime"]) - event.mono_ns - aheads[number]), event))
+        elif number < len(events) - 1:
             continue
-        after = _ahead(event)
-        low, high = min(before, after) - slack, max(before, after) + slack
-        for one in waiting:
-            if not low <= (ahead := _ahead(one)) <= high:
-                wanted = "a date between those of the clock events around it"
-                yield Fault(_wall(one), wanted, f"{min(abs(ahead - low), abs(ahead - high))} ns outside")
-        before, waiting = after, []
+        found = aheads[since : number + 1]
+        low, high = min(found[0], found[-1]) - slack, max(found[0], found[-1]) + slack
+        if not low <= min(found) <= max(found) <= high:
+            at = next(i for i, ahead in enumerate(found) if not low <= ahead <= high)
+            wanted = "a date between those of the clock events around it"
+            off = min(abs(found[at] - low), abs(found[at] - high))
+            yield Fault(_wall(events[since + at]), wanted, f"{off} ns outside")
+        since = number
     apart.sort(key=lambda one: one[0])
-    for limit, (found, event) in ((most, apart[-1]), (slack, apart[len(apart) // 2])) if apart else ():
-        if found > limit:
-            yield Fault(_wall(event), "the date of data.realtime", f"{found} ns from it")
+    for limit, (off, event) in ((most, apart[-1]), (slack, apart[len(apart) // 2])) if apart else ():
+        if off > limit:
+            yield Fault(_wall(event), "the date of data.realtime", f"{off} ns from it")
 
 
-def _ahead(event: Event) -> int:
-    """The date of a line in ns less its time since the first line: constant unless a clock was set."""
-    return _second_ns(event.wall[:19]) + int(event.wall[20:26]) * 1_000 - event.mono_ns
+def _aheads(events: Iterable[Event]) -> list[int]:
+    """The date of each line in ns less its time since the first: constant unless a clock was set."""
+    found, second, since = [], "", 0
+    for event in events:
+        if event.wall[:19] != second:  # most lines share their second with the one before
+            second = event.wall[:19]
+            since = _second_ns(second)
+        found.append(since + int(event.wall[20:26]) * 1_000 - event.mono_ns)
+    return found
 
 
 def _wall(event: Event) -> str:
