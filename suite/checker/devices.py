@@ -7,24 +7,42 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from suite.checker.context import Context, Fault, frameworks_of, rule
-from suite.log.model import Event
+from suite.log.model import Event, Repeat
 
+_SLICE = " MIG "
 _OFFSETS = ("sm_clock_offset_mhz", "memory_clock_offset_mhz")
 _CLOCKS = {"sm_clock_mhz": "max_sm_clock_mhz", "memory_clock_mhz": "max_memory_clock_mhz"}
 
 
 def _listed_devices(c: Context) -> Iterator[tuple[Event, int, Mapping[str, Any]]]:
-    """(env event, index, facts) of each device in the outside facts of the first completed repeat.
+    """(env event, index, facts) of each device in the outside facts of the first repeat that has some.
 
     ENV-001 compares the facts of the other repeats with these.
     """
-    for repeat in c.repeats[:1]:
-        for event in repeat.envs_of("outside"):
-            found = event["facts"].get("accelerators")
-            rows = found.get("devices") if isinstance(found, Mapping) else None
-            for index, row in enumerate(rows if isinstance(rows, list) else ()):
-                if isinstance(row, Mapping):
-                    yield event, index, row
+    for repeat in c.repeats:
+        if found := list(_devices_of(repeat)):
+            yield from found
+            return
+
+
+def _devices_of(repeat: Repeat) -> Iterator[tuple[Event, int, Mapping[str, Any]]]:
+    for event in repeat.envs_of("outside"):
+        found = event["facts"].get("accelerators")
+        rows = found.get("devices") if isinstance(found, Mapping) else None
+        for index, row in enumerate(rows if isinstance(rows, list) else ()):
+            if isinstance(row, Mapping):
+                yield event, index, row
+
+
+def _unsliced(name: Any) -> Any:
+    """The name of the whole device: NVIDIA and the frameworks add " MIG 1g.10gb" to that of a slice."""
+    return name.partition(_SLICE)[0] if isinstance(name, str) else name
+
+
+def _answered(device: Mapping[str, Any] | None) -> bool:
+    """Whether NVML gave any reading of the device."""
+    known = () if device is None else [name for name, found in device.items() if found is not None]
+    return bool({*known} - {"uuid", "throttle_ns"})
 
 
 def _location(event: Event, index: int, name: str) -> str:
@@ -91,7 +109,7 @@ def ecc_enabled(c: Context) -> Iterator[Fault]:
 def device_not_partitioned(c: Context) -> Iterator[Fault]:
     """The device is not partitioned into instances."""
     for event, index, row in _listed_devices(c):
-        if row.get("mig") is True:
+        if row.get("mig") is True or _SLICE in str(row.get("name")):
             yield Fault(_location(event, index, "mig"), "false", "true")
 
 
@@ -102,7 +120,8 @@ def device_agrees_with_table(c: Context) -> Iterator[Fault]:
     A device with a PCI id of the table has exactly a name that the table gives for it.
     """
     for event, index, row in _listed_devices(c):
-        name, pci, memory = row.get("name"), row.get("pci_device"), _number(row, "memory_bytes")
+        name, pci, memory = _unsliced(row.get("name")), row.get("pci_device"), _number(row, "memory_bytes")
+        sliced = name != row.get("name")  # DEV-005 flags it; a slice has a part of the memory
         identifiers = [one for one in (name, pci) if isinstance(one, str)]
         entry = next(filter(None, map(c.rules.device, identifiers)), None)
         if entry is None or "pci_devices" not in entry:
@@ -114,16 +133,19 @@ def device_agrees_with_table(c: Context) -> Iterator[Fault]:
             wanted = " or ".join(entry["pci_devices"])
             yield Fault(_location(event, index, "pci_device"), f"{wanted} of {known}", pci)
         low, high = (float(limit) for limit in entry["memory_bytes"])
-        if memory is not None and not low <= memory <= high:
+        if memory is not None and not (0 if sliced else low) <= memory <= high:
             location = _location(event, index, "memory_bytes")
             yield Fault(location, f"from {low:.0f} to {high:.0f} of {known}", memory)
 
 
 @rule("DEV-007")
 def devices_agree(c: Context) -> Iterator[Fault]:
-    """Facts, counters and framework name the same devices, as many as the key."""
+    """Facts, counters and framework name the same devices, at least as many as the key.
+
+    The facts may list devices that the run does not use; the counters name those that it uses.
+    """
     listed = list(_listed_devices(c))
-    if listed and len(listed) != c.devices:
+    if listed and len(listed) < c.devices:
         location = listed[0][0].location("facts.accelerators.devices")
         yield Fault(location, f"{c.devices} devices, as in the key", len(listed))
         return
@@ -131,19 +153,21 @@ def devices_agree(c: Context) -> Iterator[Fault]:
         name = row.get("name")
         if name is not None and not isinstance(name, str):
             yield Fault(_location(event, index, "name"), "a name", name)
-    names = [row.get("name") for *_, row in listed]  # no set: a fact of another type need not be hashable
+    names = [_unsliced(row.get("name")) for *_, row in listed]  # no set: a fact need not be hashable
     for repeat in c.repeats if listed else ():
         for _, inside, described in frameworks_of(repeat):
             found = described.get("device_name")
-            if found is not None and found not in names:
+            if found is not None and _unsliced(found) not in names:
                 location = inside.location("facts.framework.device_name")
                 yield Fault(location, " or ".join(sorted(set(map(str, names)))), found)
         for event in repeat.telemetry:
-            of_node = [row for env, _, row in listed if env["node"] == event["node"]]
-            for index, (device, row) in enumerate(zip(event["devices"] or (), of_node, strict=False)):
-                if device is not None and row.get("uuid") not in (None, device["uuid"]):
-                    location = event.location(f"devices.{index}.uuid")
-                    yield Fault(location, f"{row['uuid']}, as in the facts", device["uuid"])
+            uuids = [row.get("uuid") for env, _, row in listed if env["node"] == event["node"]]
+            for index, device in enumerate(event["devices"] or ()):
+                if device is not None and uuids and None not in uuids and device["uuid"] not in uuids:
+                    wanted = " or ".join(map(str, uuids))
+                    yield Fault(
+                        event.location(f"devices.{index}.uuid"), f"{wanted}, as in the facts", device["uuid"]
+                    )
 
 
 @rule("DEV-008")
@@ -151,10 +175,10 @@ def devices_reported(c: Context) -> Iterator[Fault]:
     """A run on a GPU reports its devices: rules about devices need facts and counters."""
     if c.header["settings"].get("device") != "cuda":  # ENV-012 compares it with the framework's device
         return
-    for outside in c.repeats[0].envs_of("outside") if c.repeats else ():
-        if not any(event is outside for event, _, _ in _listed_devices(c)):
-            yield Fault(outside.location("facts.accelerators"), "the devices of the run", "none")
     for repeat in c.repeats:
+        for outside in repeat.envs_of("outside"):
+            if not any(event is outside for event, _, _ in _devices_of(repeat)):
+                yield Fault(outside.location("facts.accelerators"), "the devices of the run", "none")
         for event in repeat.telemetry:
-            if event["source"] == "counters" and not event["devices"]:
+            if event["source"] == "counters" and not any(map(_answered, event["devices"] or ())):
                 yield Fault(event.location("devices"), "counters of the devices", "none")

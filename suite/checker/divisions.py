@@ -95,7 +95,7 @@ def image_of_the_suite(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("DIV-010", declarable=True)
 def code_committed(c: HeaderContext) -> Iterator[Fault]:
-    """The code that ran was committed; if that is unknown, ID-013 flags submissions."""
+    """The code that ran was committed; if that is unknown, ID-010 flags submissions."""
     git = c.header["git"]
     if git is not None and git["dirty"]:
         yield Fault("header, data.git.dirty", "false", "true")

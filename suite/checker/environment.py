@@ -12,6 +12,8 @@ from suite.contract.traits import traits_of
 from suite.log.model import Event
 
 # The facts that rules read, by side: null with a reason if unknown, never absent.
+# Facts of a device that change while it idles, sleeps or is reset.
+_VOLATILE = (".nvlink_links", ".pcie_width", ".memory_free_bytes")
 _REQUIRED = {
     "outside": ("accelerators", "container", "kernel"),
     "inside": ("framework", "image_label", "injected"),
@@ -22,7 +24,14 @@ _COMPUTED = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "
 
 @rule("ENV-001")
 def facts_equal(c: Context) -> Iterator[Fault]:
-    """The facts of each node, and those of each rank, are equal in all repeats."""
+    """The facts of each node, and those of each rank, are equal in all repeats.
+
+    A repeat in which the driver did not answer has no facts about the devices. Each node has one boot.
+    """
+    boots: dict[int, Event] = {}
+    for event in c.record.all("clock"):
+        if event["boot"] != (first := boots.setdefault(event["node"], event))["boot"]:
+            yield Fault(event.location("boot"), f"{first['boot']} as in line {first.line}", event["boot"])
     known: dict[tuple[str, int, int | None], Event] = {}
     for repeat in c.record.repeats:
         for event in repeat.envs:
@@ -31,6 +40,10 @@ def facts_equal(c: Context) -> Iterator[Fault]:
             if repeat.end is None and facts.get("container") is None:
                 wanted["container"] = None  # the harness cannot inspect a worker that did not start
             for path, value, found in differences(wanted, facts, "facts"):
+                if path.startswith("facts.accelerators") and (
+                    path.endswith(_VOLATILE) or value is None or found is None
+                ):
+                    continue  # DEV-008 flags devices that are missing
                 yield Fault(event.location(path), f"{value} as in repeat {first.repeat}", found)
 
 
@@ -46,6 +59,9 @@ def differences(first: Any, found: Any, path: str) -> Iterator[tuple[str, Any, A
     if isinstance(first, Mapping) and isinstance(found, Mapping):
         for name in sorted({*first, *found}):
             yield from differences(first.get(name), found.get(name), f"{path}.{name}")
+    elif isinstance(first, list) and isinstance(found, list) and len(first) == len(found):
+        for index, (one, other) in enumerate(zip(first, found, strict=True)):
+            yield from differences(one, other, f"{path}.{index}")
     else:
         yield path, first, found
 
@@ -61,20 +77,17 @@ def threads_constant(c: Context) -> Iterator[Fault]:
 
 @rule("ENV-003")
 def code_constant(c: Context) -> Iterator[Fault]:
-    """Every rank loaded the same modules of the suite in every repeat, and reports their digest."""
-    for report in c.reports:
-        wanted, found = c.reports[0]["modules_digest"], report["modules_digest"]
-        if found != wanted or found is None:
-            yield Fault(report.location("modules_digest"), wanted or "a digest", found)
+    """Every rank loaded the same modules of the suite in every repeat, and observed the same types.
 
-
-@rule("ENV-004")
-def types_constant(c: Context) -> Iterator[Fault]:
-    """The observed types are the same on every rank and in every repeat."""
+    Its timestamps are of one kind.
+    """
     for report in c.reports:
-        wanted, found = c.reports[0]["dtypes"], report["dtypes"]
-        if found != wanted:
-            yield Fault(report.location("dtypes"), wanted, found)
+        for name in ("modules_digest", "dtypes", "timestamp_kind"):
+            wanted, found = c.reports[0][name], report[name]
+            if found != wanted:
+                yield Fault(report.location(name), wanted, found)
+        if report["modules_digest"] is None:
+            yield Fault(report.location("modules_digest"), "a digest", None)
 
 
 @rule("ENV-006", kind=BENCHMARK)
@@ -95,15 +108,6 @@ def types_of_the_precision(c: Context) -> Iterator[Fault]:
         if stated is not None and stated != (c.key.precision == "tf32"):
             location = inside.location("facts.framework.tf32")
             yield Fault(location, f"{c.key.precision == 'tf32'} in {c.key.precision}", stated)
-
-
-@rule("ENV-005", mode="throughput")
-def one_timestamp_kind(c: Context) -> Iterator[Fault]:
-    """Timestamps are of one kind on all ranks and in all repeats."""
-    for report in c.reports:
-        found = report["timestamp_kind"]
-        if found != c.record.timestamp_kind:
-            yield Fault(report.location("timestamp_kind"), c.record.timestamp_kind, found)
 
 
 @rule("ENV-007")

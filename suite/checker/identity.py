@@ -193,18 +193,11 @@ def _is_trial(row: Any) -> bool:
 
 @header_rule("ID-010")
 def clean_submission(c: HeaderContext) -> Iterator[Fault]:
-    """A submission runs committed code."""
+    """A submission runs committed code, and its log states so."""
     git = c.header["git"]
-    if c.header["purpose"] == "submission" and git is not None and git["dirty"]:
-        yield Fault("header, data.git.dirty", "false", "true")
-
-
-@header_rule("ID-013")
-def known_state(c: HeaderContext) -> Iterator[Fault]:
-    """The log of a submission states whether its code was committed."""
-    git = c.header["git"]
-    if c.header["purpose"] == "submission" and (git is None or git["dirty"] is None):
-        yield Fault("header, data.git.dirty", "true or false", "null")
+    if c.header["purpose"] == "submission" and (git is None or git["dirty"] is not False):
+        found = None if git is None else git["dirty"]
+        yield Fault("header, data.git.dirty", "false", {True: "true", None: "null"}.get(found, found))
 
 
 def _released(c: HeaderContext) -> Iterator[Fault]:

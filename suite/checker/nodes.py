@@ -26,7 +26,7 @@ def machines_alike(c: Context) -> Iterator[Fault]:
 def clocks_measured(c: Context) -> Iterator[Fault]:
     """The clock of every other node was compared with node 0's, within a bound, and agrees with the log."""
     most = int(c.rules.limit("clock_bound_ns"))
-    slack = int(c.rules.limit("stretch_slack_ns"))
+    slack = int(c.rules.limit("clock_slack_ns"))
     for repeat in c.record.repeats:
         for event in repeat.clocks:
             stated = [name for name in ("origin", "bound_ns") if name in event.data]

@@ -104,7 +104,7 @@ def logged_at_stated_time(c: Context) -> Iterator[Fault]:
         opened = end_of(repeat)["receipt"]["open_ns"]
         for event in repeat.evaluations:
             elapsed = event["elapsed_ns"]
-            slack = c.rules.limit("receipt_usual_ns") + c.rules.limit("receipt_usual_relative") * elapsed
+            slack = c.rules.limit("evaluation_ns") + c.rules.limit("evaluation_relative") * elapsed
             logged = event.mono_ns - opened
             if not 0 <= logged - elapsed <= slack:
                 wanted = f"{logged} ns, when it was logged, or at most {int(slack)} ns less"

@@ -23,11 +23,17 @@ def _loads(c: Context) -> str:
 
 
 @rule("STAT-001", mode="throughput")
-def spread_rejects(c: Context) -> Iterator[Fault]:
-    """In closed the CV over repeats is at most 5 %."""
+def steady_in_closed(c: Context) -> Iterator[Fault]:
+    """In closed the CV over repeats is at most 5 %, and no repeat drifts by more than 10 %."""
+    if c.division != "closed":
+        return
     limit = c.rules.limit("cv_reject")
-    if c.division == "closed" and _cv(c) > limit:
+    if _cv(c) > limit:
         yield Fault("windows of the repeats", f"CV at most {limit:.1%}", f"{_cv(c):.2%}; {_loads(c)}")
+    limit = c.rules.limit("drift_reject")
+    for location, drift in c.drifts:
+        if abs(drift) > limit:
+            yield Fault(location, f"first 30 and last 30 steps within {limit:.0%}", f"{drift:+.1%}")
 
 
 @rule("STAT-002", mode="throughput")
@@ -38,23 +44,17 @@ def spread_flags(c: Context) -> Iterator[Fault]:
         yield Fault("windows of the repeats", f"CV at most {limit:.1%}", f"{_cv(c):.2%}; {_loads(c)}")
 
 
-@rule("STAT-003", mode="throughput")
-def interval_narrow(c: Context) -> Iterator[Fault]:
-    """The 95 % interval is narrower than 5 % on either side."""
-    limit = c.rules.limit("half_width")
-    result = c.record.throughput
-    if result is not None and result.half_width is not None and result.half_width > limit:
-        yield Fault("windows of the repeats", f"half-width at most {limit:.1%}", f"{result.half_width:.2%}")
-
-
 @rule("STAT-004", mode="throughput")
 def drift_flags(c: Context) -> Iterator[Fault]:
-    """Fewer than two repeats drift by more than 3 % in the same direction."""
-    limit = c.rules.limit("drift_flag")
+    """Fewer than two repeats drift by more than 6 % in the same direction, and none by more than 10 %.
+
+    In short windows of honest runs the clock of a GPU that grows warm falls by up to 6 %.
+    """
+    limit, most = c.rules.limit("drift_flag"), c.rules.limit("drift_reject")
     drifts = [drift for _, drift in c.drifts]
     for sign in (1, -1):
         found = [drift for drift in drifts if sign * drift > limit]
-        if len(found) >= 2:
+        if len(found) >= 2 or any(sign * drift > most for drift in found):
             shown = ", ".join(f"{drift:+.1%}" for drift in found)
             yield Fault(
                 "step_end_ns",
@@ -63,22 +63,21 @@ def drift_flags(c: Context) -> Iterator[Fault]:
             )
 
 
-@rule("STAT-005", mode="throughput")
-def drift_rejects(c: Context) -> Iterator[Fault]:
-    """No repeat drifts by more than 10 %."""
-    limit = c.rules.limit("drift_reject")
-    for location, drift in c.drifts:
-        if abs(drift) > limit:
-            yield Fault(location, f"first 30 and last 30 steps within {limit:.0%}", f"{drift:+.1%}")
-
-
 @rule("STAT-006", mode="throughput")
 def few_outliers(c: Context) -> Iterator[Fault]:
-    """At most 5 of 100 steps are outliers. Outliers are counted but not removed."""
+    """At most 5 of 100 steps are outliers, or they cost little time. They are counted but not removed.
+
+    On a device whose other steps are equal to a thousandth, honest windows have up to 18 outliers, which cost
+    less than 3 % of the window.
+    """
+    most, share = c.rules.limit("outliers"), c.rules.limit("outlier_share")
     for location, values in c.relative_durations:
-        found, most = statistics.outliers(values), c.rules.limit("outliers") * len(values) / MEASURED_STEPS
-        if found > most:
-            yield Fault(location, f"at most {most:.0f} outliers of {len(values)}", found)
+        found, middle = statistics.outliers(values), statistics.median(values)
+        cost = abs(sum(values) / (middle * len(values)) - 1) if middle > 0 else 0.0
+        allowed = most * len(values) / MEASURED_STEPS
+        if found > allowed and cost > share:
+            wanted = f"at most {allowed:.0f} outliers of {len(values)}, or {share:.0%} of the window"
+            yield Fault(location, wanted, found)
 
 
 @rule("STAT-007", mode="throughput", kind=BENCHMARK)

@@ -27,30 +27,20 @@ def step_count(c: Context) -> Iterator[Fault]:
 
 @rule("STEP-002", STRUCTURE, mode="throughput")
 def step_order(c: Context) -> Iterator[Fault]:
-    """The steps of a rank are in order, without duplicates."""
+    """The steps of a rank are in order, without duplicates: ten of warm-up, then the measured ones."""
+    warmup = c.rules.limits["counts"]["warmup_steps"]
     for repeat in c.repeats:
         for rank in repeat.ranks:
-            numbers = repeat.column("step", rank)
-            if numbers == tuple(range(len(numbers))):
+            numbers, phases = repeat.column("step", rank), repeat.column("phase", rank)
+            wanted = tuple(["warmup" if number < warmup else "measured" for number in numbers])
+            if numbers == tuple(range(len(numbers))) and phases == wanted:
                 continue
             for number, step in enumerate(repeat.steps_of(rank)):
                 if step["step"] != number:
                     yield Fault(step.location("step"), number, step["step"])
                     return
-
-
-@rule("STEP-003", STRUCTURE, mode="throughput")
-def step_phase(c: Context) -> Iterator[Fault]:
-    """The first ten steps are warm-up, the others are measured."""
-    warmup = c.counts["warmup_steps"]
-    for repeat in c.repeats:
-        stated = repeat.column("phase")
-        expected = tuple(["warmup" if number < warmup else "measured" for number in repeat.column("step")])
-        if stated == expected:
-            continue
-        for step, phase, wanted in zip(repeat.steps, stated, expected, strict=True):
-            if phase != wanted:
-                yield Fault(step.location("phase"), wanted, phase)
+                if step["phase"] != wanted[number]:
+                    yield Fault(step.location("phase"), wanted[number], step["phase"])
 
 
 @rule("UNIT-001", STRUCTURE, mode="throughput", kind=BENCHMARK)

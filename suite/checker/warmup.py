@@ -68,15 +68,3 @@ def warmup_duration(c: Context) -> Iterator[Fault]:
             least = c.rules.limit("warm_share") * typical * count["warmup_steps"]
             if report["warmup_ns"] < least:
                 yield Fault(report.location("warmup_ns"), f"at least {int(least)}", report["warmup_ns"])
-
-
-@rule("WARM-003", mode="throughput")
-def warmup_timestamps_inside(c: Context) -> Iterator[Fault]:
-    """The timestamps of warm-up lie within its duration."""
-    for repeat in c.repeats:
-        for report in repeat.reports:
-            most = report["warmup_ns"]
-            slack = max(c.rules.limit("timestamps_relative") * most, c.rules.limit("timestamps_ns"))
-            last = repeat.steps_of(report["rank"], "warmup")[-1]
-            if last["step_end_ns"] > most + slack:
-                yield Fault(last.location("step_end_ns"), f"at most {most}", last["step_end_ns"])

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 # The rules in words; {found} lists the values of the findings, {repeats} counts their repeats.
 _IN_WORDS = {
-    "STAT-001": "the repeats differ from each other by {found} (their CV), too much for closed",
+    "STAT-001": "the repeats differ from each other, or steps within one, too much for closed: {found}",
     "STAT-002": "the repeats differ from each other by {found} (their CV, usually at most 3 %)",
-    "STAT-003": "the 95 % interval is ± {found}: smaller differences cannot be told apart",
     "STAT-004": "steps became slower (-) or faster (+) within the windows: {found}",
-    "STAT-005": "steps became slower (-) or faster (+) by over 10 % within a window: {found} in {repeats}",
     "STAT-006": "single steps took much longer or shorter than the others: {found} in {repeats}",
     "STAT-007": "the times of steps repeat themselves in {repeats}, as if the clock were coarse",
 }

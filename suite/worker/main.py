@@ -215,12 +215,13 @@ def measure(bench: Bench, report: dict[str, Any]) -> None:
     barrier = SpanBarrier(bench.group) if bench.job.world_size > 1 else None
     cpu_from = children.cpu_time_ns()
     window = bench.run_span(WARMUP_STEPS, bench.job.measured_steps, barrier)
+    # Rank 0 times the repeat: with other ranks, from before their release until all have their results.
+    timed: Any = window if barrier is None else barrier
+    # Sent first: the processes of a loader end now, and reading their times takes some 50 ms.
+    channel.send("window_close", open_ns=timed.open_ns, close_ns=timed.close_ns)
     cpu_ns = children.cpu_time_ns() - cpu_from
     wait_ns = bench.data.wait_ns - wait_from
     threads_after = record.thread_count()
-    # Rank 0 times the repeat: with other ranks, from before their release until all have their results.
-    timed: Any = window if barrier is None else barrier
-    channel.send("window_close", open_ns=timed.open_ns, close_ns=timed.close_ns)
     gc.enable()
     channel.wait("tail")  # until the harness has read its counters, which must not include what follows
     report |= {"cpu_time_ns": cpu_ns, "input_wait_ns": wait_ns, "warmup_ns": warmup.ns}

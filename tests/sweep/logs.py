@@ -58,7 +58,12 @@ def honest(name: str, folder: str | None = None) -> Events:
 
 
 def judge(events: Events) -> Verdict:
-    """The verdict on ``events`` with repaired numbering and chain, in a folder of the run's name."""
+    """The verdict on :func:`raw_of` the ``events``."""
+    return check_raw(raw_of(events), rules)
+
+
+def raw_of(events: Events) -> Raw:
+    """``events`` with repaired numbering and chain, in a folder of the run's name."""
     previous, out = ZERO, []
     for number, event in enumerate(events):
         data = event.get("data")
@@ -69,7 +74,7 @@ def judge(events: Events) -> Verdict:
         out.append(line)
     header = events[0].get("data")
     name = header.get("run_id") if isinstance(header, dict) else "run"
-    return check_raw(Raw(str(name), ("run.jsonl",), b"".join(out)), rules)
+    return Raw(str(name), ("run.jsonl",), b"".join(out))
 
 
 def fix(events: Events, before: Events, kind: str, field: str) -> None:

@@ -72,7 +72,7 @@ def test_threat_model_explains_classes_with_both_severities() -> None:
     for gaming, rows in groupby(corpus(), key=lambda row: row.gaming):
         by: dict[str, set[str]] = {"reject": set(), "flag": set()}
         for row in rows:
-            by[checks[row.forged.rule].severity].add(row.forged.rule)
+            by.setdefault(checks[row.forged.rule].severity, set()).add(row.forged.rule)
         if by["reject"] and by["flag"]:
             found = re.search(
                 rf"^\| {gaming} \| (.*?) \| (reject|flag) \|", gaming_table.PATH.read_text(), re.M

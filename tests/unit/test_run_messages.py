@@ -171,7 +171,7 @@ def test_findings_about_spread_are_in_words_with_what_else_ran(good: Path, tmp_p
 
 
 def test_spread_without_busy_processes_names_other_causes(good: Path) -> None:
-    (_, load) = remarks(record_of(good), [finding("STAT-003", "windows of the repeats", "9.00%")])
+    (_, load) = remarks(record_of(good), [finding("STAT-002", "windows of the repeats", "9.00%")])
     assert "no other process was busy when the repeats began" in load
 
 
