@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from suite.log.files import Raw
+from suite.log.reader import record_of
 from suite.submissions.package import check_tree
+from suite.submissions.registry import read_registry
 from suite.submissions.registry.model import Benchmark, Breach, Reference, Registry, parse_time
 from suite.submissions.registry.population import Figure, population_breaches
-from suite.submissions.registry.traces import Trace
+from suite.submissions.registry.traces import Trace, trace_of
+from tests.fixtures.honest import NAMES, log_of
 
 TREE = Path(__file__).parents[2] / "submissions"
 DAY = parse_time("2026-11-24T07:00:00Z")
@@ -105,6 +109,18 @@ def test_processors_are_compared_with_gpus_but_not_gpus_with_processors() -> Non
     cores = replace(H200, device="16 cores of X", processor=True, flop_s=1 / 20, byte_s=None)
     assert rules(cores, H200) == ["REG-014"]
     assert rules(H200, cores) == ["REG-015"]
+
+
+def test_no_honest_log_is_above_the_references_of_the_project() -> None:
+    entries, _ = check_tree(TREE)
+    references = [one.trace for one in entries if one.trace is not None]
+    honest = []
+    for name in NAMES:
+        record = record_of(Raw(name, ("run.jsonl",), log_of(name)))
+        honest.append(trace_of(record, name, "other", "box"))
+    breaches = list(population_breaches([*references, *honest], read_registry(TREE / "registry")))
+    assert [one.rule for one in breaches if one.rule == "REG-014"] == []
+    assert len(breaches) < len(honest)  # some are compared: the keys of the others have no reference
 
 
 def test_the_references_of_the_project_are_its_results() -> None:

@@ -8,7 +8,7 @@ the project, or replayed by an auditor. No other result changes what the rules e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from suite.checker.context import Context
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from suite.submissions.registry.traces import Trace
 
 # A device with lower limits than the reference's may be used better, up to this share of them (provisional).
-_USED = 0.3
+_USED = 0.25
+_WIDTH = {"fp32": 1.0, "tf32": 1.0, "bf16": 0.5, "fp16": 0.5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,11 @@ def figure_of(record: Record) -> Figure | None:
     units = sum(int(repeat.end["units"]) for repeat in c.repeats if repeat.end is not None)
     key, parts = c.key, 1 if c.on_processor else c.key.devices
     per_window = units / len(c.repeats)
+    # Activations, which window_bytes() leaves out, are as wide as the precision: all bytes count as such.
+    moved = window_bytes(replace(key, precision="fp32")) * _WIDTH[key.precision]
     least = [
-        None if peak is None else work / per_window / (peak / parts)
-        for work, peak in zip((window_flop(key), window_bytes(key)), c.peaks, strict=True)
+        None if peak is None else amount / per_window / (peak / parts)
+        for amount, peak in zip((window_flop(key), moved), c.peaks, strict=True)
     ]
     work = (key.workload, key.variant, key.phase, key.scenario, f"batch {key.batch}")
     return Figure(
