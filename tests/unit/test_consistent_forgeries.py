@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fixtures.consistent_rows import CORPUS, EDIT, FACTORS, NAMING, NONE, SAME, Found, outcomes, page
+from tests.fixtures.consistent_rows import (
+    CORPUS,
+    EDIT,
+    FACTORS,
+    NAMING,
+    NONE,
+    SAME,
+    THREATS,
+    Found,
+    outcomes,
+    page,
+    summary,
+    table,
+)
 from tests.fixtures.gaming_table import PATH
 
 
@@ -35,6 +48,7 @@ def test_half_of_the_forgeries_of_each_idea_are_found(found: list[Found], idea: 
     assert share([one for one in found if one.row.idea == idea and one.reference != NONE]) >= 0.5
 
 
-def test_table_on_the_page_is_current(found: list[Found]) -> None:
-    old = PATH.read_text()
-    assert page(old, found) == old, "python -m tests.fixtures.consistent_rows writes it again"
+def test_numbers_on_the_pages_are_current(found: list[Found]) -> None:
+    for path, new in ((PATH, table(found)), (THREATS, summary(found))):
+        old = path.read_text()
+        assert page(old, new) == old, f"{path.name}: python -m tests.fixtures.consistent_rows writes it again"
