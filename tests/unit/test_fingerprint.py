@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from suite.checker import check_result
 from suite.log.files import read_folder
 from suite.log.reader import record_of
@@ -18,6 +20,8 @@ from tests.fixtures.forged_fingerprint import put, scaled
 from tests.fixtures.forging import Events, Forge, rewrite
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import REFERENCE, Good, reference, write_good
+
+SUBMISSIONS = Path(__file__).parents[2] / "submissions"
 
 
 def passes(events: Events) -> Any:
@@ -60,6 +64,16 @@ def test_runs_of_one_bitwise_class_must_have_equal_fingerprints(tmp_path: Path) 
     assert native.bitwise is None  # no event states which libraries computed
     copied = replace(native, own=one.own)
     assert [fault.rule for fault in fingerprint_breaches([one, copied])] == ["REG-011"]
+
+
+@pytest.mark.parametrize(("workload", "telling"), [("faster_rcnn", False), ("lstm_ptb", True)])
+def test_empty_outputs_do_not_show_a_copied_fingerprint(workload: str, telling: bool) -> None:
+    """Untrained weights of faster_rcnn detect nothing: JAX's and PyTorch's results were rejected (REG-011)."""
+    folders = sorted(SUBMISSIONS.glob(f"**/{workload}/*-infer-*"))
+    assert len(folders) >= 2
+    traces = [trace_of(record_of(read_folder(one)), one.name, "example-labs", "box") for one in folders]
+    assert [trace.own is not None for trace in traces] == [telling] * len(traces)
+    assert list(fingerprint_breaches(traces)) == []
 
 
 def test_losses_are_not_compared_once_rounding_dominates(tmp_path: Path) -> None:
