@@ -21,7 +21,8 @@ TREE = Path(__file__).parents[2] / "submissions"
 DAY = parse_time("2026-11-24T07:00:00Z")
 # 100 units/s on a device that could do 200 by FLOP and 1000 by bytes.
 H200 = Figure(
-    work="ncf, f64, train", data="synthetic", precision="bf16", device="NVIDIA H200", processor=False,
+    work="ncf, f64, train", framework="pytorch", data="synthetic", precision="bf16",
+    device="NVIDIA H200", processor=False,
     devices=1, rate=100.0, unit="sample", flop_s=1 / 200, byte_s=1 / 1000, closed=False,
 )  # fmt: skip
 
@@ -94,6 +95,13 @@ def test_a_slower_device_may_be_used_better_than_a_reference_that_uses_its_own_l
     slow = replace(H200, device="NVIDIA Other", flop_s=1 / 1000, byte_s=1 / 1000)
     assert rules(replace(slow, rate=100.0), idle) == []
     assert rules(replace(slow, rate=130.0), idle) == ["REG-014"]
+
+
+def test_the_same_framework_counts_first_and_any_other_without_it() -> None:
+    jax = replace(H200, framework="jax", rate=146.0)
+    assert rules(replace(H200, rate=130.0), H200, jax) == ["REG-014"]
+    assert rules(replace(H200, rate=250.0, framework="tensorflow"), H200, jax) == []
+    assert rules(replace(H200, rate=260.0, framework="tensorflow"), H200, jax) == ["REG-014"]
 
 
 def test_data_that_are_read_are_no_faster_than_synthetic_data() -> None:

@@ -32,6 +32,7 @@ class Figure:
     """The throughput of a result, and what the devices need at least for a unit of its work."""
 
     work: str  # the fields of the benchmark key that must be equal
+    framework: str
     data: str
     precision: str
     device: str  # the kind: a name of the device table, or as the log states it
@@ -67,6 +68,7 @@ def figure_of(record: Record) -> Figure | None:
     work = (key.workload, key.variant, key.phase, key.scenario, f"batch {key.batch}")
     return Figure(
         work=", ".join(work),
+        framework=key.framework,
         data=key.data if key.data == "synthetic" else f"{key.data}, cache {key.cache}",
         precision=key.precision,
         device=_kind(c),
@@ -99,7 +101,7 @@ def population_breaches(traces: Iterable[Trace], registry: Registry) -> Iterator
     for trace in known:
         if _is_reference(trace, registry) and trace.figure is not None:
             references.setdefault(trace.figure.work, []).append(trace)
-    over = load(LATEST).limit("population_over")
+    limits = load(LATEST)
     for trace in known:
         figure = trace.figure
         if figure is None or _is_reference(trace, registry):
@@ -113,10 +115,12 @@ def population_breaches(traces: Iterable[Trace], registry: Registry) -> Iterator
             yield Breach("REG-015", where, wanted, f"none to compare {rate}{per} with")
             continue
         bound, scale, best = max(rows, key=lambda row: row[0])
-        if figure.rate <= over * bound:
-            continue
         of = best.figure
         assert of is not None
+        alike = of.framework == figure.framework
+        over = limits.limit("population_over" if alike else "population_over_framework")
+        if figure.rate <= over * bound:
+            continue
         scaled = f" times {scale:.3g} for {figure.device}, {figure.precision}" if _other(figure, of) else ""
         wanted = (
             f"at most {over:g} times {of.rate:.6g} {of.unit}s/s{per} of {best.location} ({of.device}, "
@@ -142,7 +146,8 @@ def _other(figure: Figure, of: Figure) -> bool:
 def _comparable(figure: Figure, references: Sequence[Trace]) -> list[tuple[float, float, Trace]]:
     """(bound, scale, reference) of the reference results that are closest to ``figure``.
 
-    Closest are those of equal device, precision and data; then those of equal device; then all. Data that are
+    Closest are those of equal device, precision and data; then those of equal device; then all. Of each kind
+    those of the same framework come first, because frameworks differ honestly. Data that are
     read are no faster than synthetic ones, more devices no faster per device than fewer, and a GPU is not
     compared with processors.
     """
@@ -155,7 +160,8 @@ def _comparable(figure: Figure, references: Sequence[Trace]) -> list[tuple[float
         if scale is None or (of.processor and not figure.processor):
             continue
         equal = of.device == figure.device
-        distance = 0 if equal and (of.precision, of.data) == (figure.precision, figure.data) else 2 - equal
+        same = equal and (of.precision, of.data) == (figure.precision, figure.data)
+        distance = 2 * (0 if same else 2 - equal) + (of.framework != figure.framework)
         found.setdefault(distance, []).append((of.rate * scale, scale, trace))
     return found[min(found)] if found else []
 
