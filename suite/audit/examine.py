@@ -61,7 +61,9 @@ def examine(
         "submitter": None,
         "level": "L0" if verdict.accepted else None,
         "missing": _UNSIGNED if verdict.accepted else "",
-        "trace": None if record is None else trace_of(record, AUDITED, "", "").as_dict(),
+        "trace": None
+        if record is None
+        else trace_of(record, AUDITED, "", "", accepted=verdict.accepted).as_dict(),
         "inputs": {},
         "system": None,
     }

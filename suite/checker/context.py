@@ -194,6 +194,39 @@ class Context(HeaderContext):
         found = self.rules.devices(reported)
         return found[0] if len(found) == 1 else None
 
+    @property
+    def on_processor(self) -> bool:
+        """Whether the run computed on processors; ENV-012 compares this with the framework's facts."""
+        return self.conversion is not None or self.header["settings"].get("device") == "cpu"
+
+    @cached_property
+    def cores(self) -> int:
+        """The processor cores of all nodes, at most ``most_cores`` of a node; that many where unknown."""
+        most, total = int(self.rules.limit("most_cores")), 0
+        for event in self.repeats[0].envs_of("outside") if self.repeats else ():
+            cpu = event["facts"].get("cpu")
+            stated = [cpu.get(name) for name in ("cores", "threads")] if isinstance(cpu, Mapping) else []
+            known = [number for number in stated if type(number) is int and number > 0]
+            total += min(known[0], most) if known else most
+        return total or most
+
+    @cached_property
+    def peaks(self) -> tuple[float | None, float | None]:
+        """FLOP/s in the key's precision and bytes/s of memory that the run's devices can reach together.
+
+        None where nothing is known. A GPU that the table lacks has generic limits, a processor so many FLOP/s
+        per core; no bandwidth, because its caches may hold a whole model.
+        """
+        precision = self.key.precision
+        if self.on_processor:
+            return self.rules.limit(f"core_flops_{precision}") * self.cores, None
+        device = self.device or self.rules.unlisted_device
+        flops = device["flops"].get(precision)
+        return (
+            None if flops is None else float(flops) * self.devices,
+            float(device["memory_bytes_per_s"]) * self.devices,
+        )
+
     @cached_property
     def durations(self) -> tuple[tuple[str, Repeat, int, tuple[int, ...]], ...]:
         """(location, repeat, rank, durations in ns), unless timestamps are those of dispatch."""

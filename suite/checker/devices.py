@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from suite.checker.context import Context, Fault, frameworks_of, rule
+from suite.contract import BENCHMARK
 from suite.log.model import Event, Repeat
 
 _SLICE = " MIG "
@@ -117,7 +118,7 @@ def device_not_partitioned(c: Context) -> Iterator[Fault]:
 def device_agrees_with_table(c: Context) -> Iterator[Fault]:
     """A device of the table has the PCI id and the memory that the table gives for its name.
 
-    A device with a PCI id of the table has exactly a name that the table gives for it.
+    A device with a PCI id of the table, or a name that looks like one, has exactly a name of the table.
     """
     for event, index, row in _listed_devices(c):
         name, pci, memory = _unsliced(row.get("name")), row.get("pci_device"), _number(row, "memory_bytes")
@@ -128,7 +129,7 @@ def device_agrees_with_table(c: Context) -> Iterator[Fault]:
             continue
         known = " or ".join(entry["names"])
         if isinstance(name, str) and name not in entry["names"]:
-            yield Fault(_location(event, index, "name"), f"{known}, the name for PCI id {pci}", name)
+            yield Fault(_location(event, index, "name"), f"{known}, as in the device table", name)
         if pci is not None and pci not in entry["pci_devices"]:
             wanted = " or ".join(entry["pci_devices"])
             yield Fault(_location(event, index, "pci_device"), f"{wanted} of {known}", pci)
@@ -182,3 +183,97 @@ def devices_reported(c: Context) -> Iterator[Fault]:
         for event in repeat.telemetry:
             if event["source"] == "counters" and not any(map(_answered, event["devices"] or ())):
                 yield Fault(event.location("devices"), "counters of the devices", "none")
+
+
+@rule("DEV-009")
+def device_listed(c: Context) -> Iterator[Fault]:
+    """The device table has every GPU by name or PCI id: other GPUs only have generic limits."""
+    for event, index, row in _listed_devices(c):
+        identifiers = [one for one in (row.get("name"), row.get("pci_device")) if isinstance(one, str)]
+        if not any(map(c.rules.device, identifiers)):
+            found = ", PCI id ".join(identifiers) if identifiers else "a device without name and PCI id"
+            yield Fault(_location(event, index, "name"), "a device of the device table", found)
+
+
+@rule("DEV-010")
+def processor_listed(c: Context) -> Iterator[Fault]:
+    """At reference scale a processor in the place of a device has limits per core only."""
+    if c.on_processor and c.reference and c.conversion is None and c.repeats:
+        for event in c.repeats[0].envs_of("outside")[:1]:
+            cpu = event["facts"].get("cpu")
+            found = cpu.get("model") if isinstance(cpu, Mapping) else None
+            yield Fault(event.location("facts.cpu.model"), "a device of the device table", found)
+
+
+@rule("DEV-011")
+def no_gpu_in_a_run_on_processors(c: Context) -> Iterator[Fault]:
+    """A run on processors reports neither facts nor counters of a GPU."""
+    if not c.on_processor:
+        return
+    for event, index, row in _listed_devices(c):
+        yield Fault(_location(event, index, "name"), "no device in a run on processors", row.get("name"))
+    for repeat in c.repeats:
+        for report, inside, described in frameworks_of(repeat):
+            for name in ("device_name", "capability"):
+                if described.get(name) is not None:
+                    location = inside.location(f"facts.framework.{name}")
+                    yield Fault(location, "null in a run on processors", described[name])
+            peak = None if report["memory"] is None else report["memory"]["peak_device_bytes"]
+            if peak is not None:
+                location = report.location("memory.peak_device_bytes")
+                yield Fault(location, "null in a run on processors", peak)
+        for event in repeat.telemetry:
+            if any(device is not None for device in event["devices"] or ()):
+                yield Fault(event.location("devices"), "none in a run on processors", "counters of a device")
+
+
+@rule("DEV-012")
+def devices_distinct(c: Context) -> Iterator[Fault]:
+    """No two devices of a node have one UUID or one address on the PCI bus."""
+    seen: set[tuple[int, str, object]] = set()
+    for event, index, row in _listed_devices(c):
+        for name in ("uuid", "pci_bus"):
+            found = (event["node"], name, str(row.get(name)))
+            if row.get(name) is not None and found in seen:
+                yield Fault(_location(event, index, name), f"a {name} of no other device", row[name])
+            seen.add(found)
+
+
+@rule("DEV-013")
+def memory_of_the_device(c: Context) -> Iterator[Fault]:
+    """Memory in use on a device, and a rank's peak, do not exceed the memory that the device states."""
+    stated = [(event["node"], _number(row, "memory_bytes")) for event, _, row in _listed_devices(c)]
+    for repeat in c.repeats:
+        for event in repeat.telemetry:
+            of_node = [memory for node, memory in stated if node == event["node"]]
+            for index, (device, memory) in enumerate(zip(event["devices"] or (), of_node, strict=False)):
+                used = None if device is None else device["memory_used_bytes"]
+                if used is not None and memory is not None and used > memory:
+                    location = event.location(f"devices.{index}.memory_used_bytes")
+                    yield Fault(location, f"at most {memory}, the memory of the device", used)
+        for report, (_, memory) in zip(repeat.reports, stated, strict=False):
+            peak = None if report["memory"] is None else report["memory"]["peak_device_bytes"]
+            if peak is not None and memory is not None and peak > memory:
+                location = report.location("memory.peak_device_bytes")
+                yield Fault(location, f"at most {memory}, the memory of the device", peak)
+
+
+@rule("DEV-014", kind=BENCHMARK)
+def memory_for_the_model(c: Context) -> Iterator[Fault]:
+    """The peak of a rank's device memory has room for the weights and the state of the optimiser."""
+    least = _model_bytes(c)
+    for report in c.reports:
+        peak = None if report["memory"] is None else report["memory"]["peak_device_bytes"]
+        if peak is not None and peak < least:
+            location = report.location("memory.peak_device_bytes")
+            yield Fault(location, f"at least {least} for weights and optimiser state", peak)
+
+
+def _model_bytes(c: Context) -> int:
+    """Bytes of the weights, and in training of one moment (momentum) or two (beta2) of the optimiser."""
+    count = sum(one.size for one in c.spec.parameters(c.spec.dimensions(c.key.scale, c.key.variant)))
+    if c.key.phase == "infer":
+        return count * (2 if c.key.precision in ("bf16", "fp16") else 4)
+    hyper = c.header["hyper"]
+    moments = 2 if "beta2" in hyper else int(float(hyper.get("momentum", "0")) > 0)
+    return 4 * count * (1 + moments)

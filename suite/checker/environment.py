@@ -184,3 +184,16 @@ def framework_reported(c: Context) -> Iterator[Fault]:
         if wanted is None or found != wanted:
             location = inside.location("facts.framework.device")
             yield Fault(location, f"{wanted}, as in the header's settings.device", found)
+
+
+@rule("ENV-013")
+def version_of_the_image(c: Context) -> Iterator[Fault]:
+    """The framework's version is the one that the lock states for the container image."""
+    contains = None if c.locked is None else c.locked["contains"].get("framework")
+    if contains is None:
+        return
+    for _, inside, described in _frameworks(c):
+        found = described.get("version")
+        if isinstance(found, str) and not found.startswith(contains):
+            wanted = f"{contains}, as in the container image {c.image['lock'] if c.image else ''}"
+            yield Fault(inside.location("facts.framework.version"), wanted, found)

@@ -82,21 +82,43 @@ def not_throttled(c: Context) -> Iterator[Fault]:
 
 @rule("TELE-004")
 def power_in_range(c: Context) -> Iterator[Fault]:
-    """Mean power is above 0 and at most the power limit of the device."""
-    if c.device is None:
-        return
-    highest = float(c.device["power_w"]) * c.rules.limit("power_over")
+    """Mean power is above 0 and at most the power limit: the one that the device states, and the table's.
+
+    By the energy counter: in each window of sufficient length, and in all windows together.
+    """
+    stated = _power_limits_w(c)
+    table = None if c.device is None else float(c.device["power_w"])
+    totals: dict[tuple[int, int], tuple[int, int]] = {}
     for closed, index, before, after, passed in _devices(c):
+        known = [one for one in (stated.get((closed["node"], index)), table) if one is not None]
         change = counter_change(before, after, "energy_mj")
-        if change is None or passed < c.rules.limit("power_span_ns"):
+        if change is None or not known:
             continue
-        watts = change * 1e6 / passed
-        if not 0 < watts <= highest:
-            yield Fault(
-                closed.location(f"devices.{index}.energy_mj"),
-                f"above 0, at most {highest:.0f} W",
-                f"{watts:.0f} W",
-            )
+        energy, span = totals.get((closed["node"], index), (0, 0))
+        totals[closed["node"], index] = energy + change, span + passed
+        for what, millijoule, ns in (
+            ("in this window", change, passed),
+            ("in all windows", energy + change, span + passed if closed.repeat == c.repeats[-1].index else 0),
+        ):
+            if ns < c.rules.limit("power_span_ns"):
+                continue
+            watts, highest = millijoule * 1e6 / ns, min(known) * c.rules.limit("power_over")
+            if not 0 < watts <= highest:
+                location = closed.location(f"devices.{index}.energy_mj")
+                yield Fault(location, f"above 0, at most {highest:.0f} W {what}", f"{watts:.0f} W")
+
+
+def _power_limits_w(c: Context) -> dict[tuple[int, int], float]:
+    """The power limits in W that the devices state, by node and index on the node."""
+    found: dict[tuple[int, int], float] = {}
+    for outside in c.repeats[0].envs_of("outside") if c.repeats else ():
+        listed = outside["facts"].get("accelerators")
+        rows = listed.get("devices") if isinstance(listed, Mapping) else None
+        for index, row in enumerate(rows if isinstance(rows, list) else ()):
+            limit = row.get("power_limit_mw") if isinstance(row, Mapping) else None
+            if type(limit) is int:
+                found[outside["node"], index] = limit / 1e3
+    return found
 
 
 @rule("TELE-005")

@@ -12,6 +12,7 @@ from typing import Any
 
 from suite.contract import Key
 from suite.rules.images import Lock, LockFolder
+from suite.rules.lookalikes import folded
 from suite.rules.root import FROZEN, SHIPPED, RulesRoot
 from suite.rules.schemas import Schemas, schemas_for
 
@@ -157,14 +158,28 @@ class Rules:
         return {"version": self.version, "digest": digest_of(files), "files": files}
 
     def device(self, identifier: str) -> Mapping[str, Any] | None:
-        """The table's entry of the device with this name or PCI id; None if there is none."""
-        found = self._devices.get(identifier)
+        """The table's entry of the device with this name or PCI id; None if there is none.
+
+        Names are compared as a reader would: see :func:`suite.rules.lookalikes.folded`.
+        """
+        found = self._devices.get(folded(identifier))
         return None if found is None else _mapping(found)
 
     def devices(self, identifiers: Set[str]) -> tuple[Mapping[str, Any], ...]:
         """The table's entries of the devices whose name or PCI id is among ``identifiers``."""
-        known = self._devices.keys() & identifiers
+        known = self._devices.keys() & set(map(folded, identifiers))
         return tuple(map(_mapping, sorted({self._devices[name] for name in known})))
+
+    @cached_property
+    def unlisted_device(self) -> Mapping[str, Any]:
+        """Limits of a device that the table lacks: the highest in the table times ``unlisted_device``."""
+        entries = [_read(path) for path in self.root.files(self.version, "devices").values()]
+        factor = self.limit("unlisted_device")
+        precisions = {name for entry in entries for name in entry["flops"]}
+        peaks = {name: max(float(one["flops"].get(name, 0)) for one in entries) for name in precisions}
+        bandwidth = max(float(entry["memory_bytes_per_s"]) for entry in entries)
+        flops = {name: repr(peak * factor) for name, peak in sorted(peaks.items())}
+        return {"names": [], "flops": flops, "memory_bytes_per_s": repr(bandwidth * factor)}
 
     def files_for(
         self,
@@ -184,7 +199,8 @@ class Rules:
         paths = [self._known("workloads", workload)]
         if dataset is not None:
             paths.append(self._known("datasets", dataset))
-        paths += sorted({self._devices[name] for name in devices if name in self._devices})
+        known = self._devices.keys() & set(map(folded, devices))
+        paths += sorted({self._devices[name] for name in known})
         found = self._always | {name: self._all_files[name] for name in map(self.root.name, paths)}
         if image is not None:
             found |= self._files_of_image(workload, framework, image)
@@ -239,11 +255,11 @@ class Rules:
 
     @cached_property
     def _devices(self) -> dict[str, Path]:
-        """The files of the device table, by the names and the PCI ids of the devices."""
+        """The files of the device table, by the folded names and the PCI ids of the devices."""
         found: dict[str, Path] = {}
         for path in self.root.files(self.version, "devices").values():
             entry = _read(path)
-            found |= dict.fromkeys((*entry["names"], *entry["pci_devices"]), path)
+            found |= dict.fromkeys(map(folded, (*entry["names"], *entry["pci_devices"])), path)
         return found
 
 

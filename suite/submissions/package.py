@@ -223,7 +223,8 @@ def check_entry(
         [*findings, *attestation_findings], record.digest, registry.waivers, datetime.now(UTC)
     )
     entry = replace(entry, findings=final)
-    trace = trace_of(record, location_in(root, folder), submitter, machine)
+    accepted = not entry.rejected
+    trace = trace_of(record, location_in(root, folder), submitter, machine, accepted=accepted)
     signed = assurance is not None and bool(assurance.signers)
     return replace(
         entry,

@@ -21,9 +21,11 @@ def check_all(root: Path, *, strict: bool = False) -> int:
     entries, about_tree = submission.check_tree(root)
     findings = [(entry.folder, found) for entry in entries for found in entry.findings]
     for folder, found in findings:
-        print(finding_line(found, safe(folder.relative_to(root).as_posix())))
+        if found.severity != "info":
+            print(finding_line(found, safe(folder.relative_to(root).as_posix())))
     for found in about_tree:
-        print(finding_line(found, ""))
+        if found.severity != "info":
+            print(finding_line(found, ""))
     withdrawn = [entry for entry in entries if entry.withdrawal is not None]
     for entry in withdrawn:
         print(safe(f"{entry.folder.relative_to(root).as_posix()}: {entry.withdrawal}", _LONGEST))
@@ -37,6 +39,8 @@ def check_all(root: Path, *, strict: bool = False) -> int:
         f"{len(entries)} submitted results under {root}: {rejects} rejecting findings, {flags} flags"
         + (f", {len(withdrawn)} withdrawn" if withdrawn else "")
     )
+    if informing := Counter(found.rule for found in every if found.severity == "info"):
+        print("information: " + ", ".join(f"{count} of {rule}" for rule, count in sorted(informing.items())))
     levels = Counter(entry.assurance.level for entry in entries if entry.assurance is not None)
     print(
         "assurance: " + (", ".join(f"{count} at {name}" for name, count in sorted(levels.items())) or "none")

@@ -114,7 +114,8 @@ def test_scaled_times_are_noticed_down_to_receipts(log: str) -> None:
     for depth in (TIMES, RECEIPTS, CLOCKS, COUNTERS):
         events = honest(log)
         scaled(0.9, depth)(events)
-        found.append({finding.rule for finding in judge(events).findings})
+        # DEV-010: the device table lists no processors.
+        found.append({finding.rule for finding in judge(events).findings} - {"DEV-010"})
     assert found == [{"TIME-019"}, {"TIME-019"}, set(), set()]
 
 

@@ -207,7 +207,8 @@ def test_device_is_found_by_pci_id(version: str) -> None:
     assert rules.device("233510de") == by_name
     assert rules.devices({"NVIDIA  H200", "233510de"}) == (by_name,)
     assert rules.devices({"NVIDIA H200", "233510de"}) == (by_name,)
-    assert rules.devices({"NVIDIA  H200"}) == ()
+    assert rules.devices({"NVIDIA  H200"}) == rules.devices({"NVIDIA \u041d200"}) == (by_name,)
+    assert rules.devices({"NVIDIA H200-SXM"}) == ()
 
 
 def test_practice_reduces_listed_rules_to_information() -> None:

@@ -13,6 +13,7 @@ from itertools import count
 
 from suite.submissions.registry.copies import copied_durations, shared_numbers, similar_noise
 from suite.submissions.registry.model import Breach, Registry, parse_time
+from suite.submissions.registry.population import population_breaches
 from suite.submissions.registry.traces import Trace
 
 UNKNOWN = "the registry's receipts do not show which of the two was first"
@@ -160,6 +161,7 @@ def tree_breaches(traces: Iterable[Trace], registry: Registry) -> list[Breach]:
         *shared_numbers(known),
         *overlapping_runs(known),
         *fingerprint_breaches(known),
+        *population_breaches(known, registry),
     ]
     return [_flagged_if_unknown(breach, by_location, order) for breach in found]
 

@@ -110,6 +110,17 @@ class Withdrawal:
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """A result that the throughput of others is compared with; the digest of its log names it."""
+
+    sha256: str  # of run.jsonl
+    run_id: str
+    submitter: str
+    basis: str  # "measured" by the project, or "replayed" by an auditor
+    recorded_at: str
+
+
+@dataclass(frozen=True, slots=True)
 class Registry:
     """The whole registry. ``faults`` reports the entries that could not be read."""
 
@@ -121,4 +132,5 @@ class Registry:
     attempts: Mapping[Benchmark, Mapping[int, str]] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
     withdrawals: Mapping[str, Withdrawal] = field(default_factory=dict)  # by the digest of the log
+    references: Mapping[str, Reference] = field(default_factory=dict)  # by the digest of the log
     faults: tuple[Breach, ...] = ()

@@ -22,6 +22,7 @@ from suite.submissions.registry.model import (
     Breach,
     Lifetime,
     Nonce,
+    Reference,
     Registry,
     SubmitterKey,
     Waiver,
@@ -34,7 +35,8 @@ from suite.submissions.signing.keys import KeyProblem, public_of
 
 FOLDER = "registry"
 FILES = ("root", "keys", "nonces", "attempts")
-WITHDRAWALS = "withdrawals"  # optional: without a file nothing is withdrawn
+WITHDRAWALS, REFERENCES = "withdrawals", "references"
+OPTIONAL = (WITHDRAWALS, REFERENCES)  # without a file nothing is withdrawn, and there are no references
 WAIVERS = "waivers"
 _SUFFIX = ".dsse.json"
 _MAX_BYTES = 32 << 20
@@ -61,14 +63,14 @@ def read_registry(folder: Path) -> Registry:
 
 @cache
 def registry_schemas() -> Schemas:
-    """The schemas of the registry's files: those of the rules, and beside this module that of withdrawals."""
-    own = {f"registry_{WITHDRAWALS}": Path(__file__).with_name(f"registry_{WITHDRAWALS}.json")}
+    """The schemas of the registry's files: those of the rules, and beside this module the optional ones."""
+    own = {f"registry_{name}": Path(__file__).with_name(f"registry_{name}.json") for name in OPTIONAL}
     return Schemas(SHIPPED.files(LATEST, "schemas") | own)
 
 
 def _read(folder: int) -> Registry:
     names = set(os.listdir(folder))
-    known = (*FILES, WITHDRAWALS)
+    known = (*FILES, *OPTIONAL)
     faults = [
         _fault(name, f"only README.md, {WAIVERS} and {', '.join(known)} (.json)", "another name")
         for name in sorted(names - {"README.md", WAIVERS, *(f"{one}.json" for one in known)})
@@ -76,7 +78,7 @@ def _read(folder: int) -> Registry:
     documents = {
         name: _document(folder, name, faults)
         for name in known
-        if name != WITHDRAWALS or f"{name}.json" in names
+        if name not in OPTIONAL or f"{name}.json" in names
     }
     root = documents["root"] or {"issuer": "", "device_salt": "", "keys": []}
     root_keys = _keys("root", root, faults)
@@ -94,6 +96,7 @@ def _read(folder: int) -> Registry:
         attempts=_attempts(documents["attempts"], faults),
         waivers=_waivers(folder, root_keys, faults),
         withdrawals=_withdrawals(documents.get(WITHDRAWALS), faults),
+        references=_references(documents.get(REFERENCES), faults),
         faults=tuple(faults),
     )
 
@@ -194,6 +197,22 @@ def _withdrawals(document: Mapping[str, Any] | None, faults: list[Breach]) -> di
             return {}
         withdrawals[row["sha256"]] = Withdrawal(**row)
     return withdrawals
+
+
+def _references(document: Mapping[str, Any] | None, faults: list[Breach]) -> dict[str, Reference]:
+    references: dict[str, Reference] = {}
+    for number, row in enumerate(document["references"] if document else ()):
+        where = f"{REFERENCES}.json, references.{number}"
+        try:
+            parse_time(row["recorded_at"])
+        except ValueError as error:
+            faults.append(_fault(f"{where}.recorded_at", "a valid date", str(error)))
+            return {}
+        if row["sha256"] in references:
+            faults.append(_fault(where, "each log once", row["sha256"]))
+            return {}
+        references[row["sha256"]] = Reference(**row)
+    return references
 
 
 def _waivers(folder: int, root: tuple[SubmitterKey, ...], faults: list[Breach]) -> tuple[Waiver, ...]:

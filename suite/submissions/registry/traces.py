@@ -15,6 +15,7 @@ from suite.log import fingerprint
 from suite.log.canonical import encode, sha256_hex
 from suite.log.model import Event, Record, Repeat
 from suite.submissions.registry.model import Benchmark, parse_time
+from suite.submissions.registry.population import Figure, figure_of
 
 _CHUNK = 20  # neighbours among the sorted losses of a repeat that are compared together
 _SHARED = 0.16  # of its losses, that a repeat may share with another: more are no evidence of their seeds
@@ -43,6 +44,7 @@ class Trace:
     numbers: tuple[tuple[str, str], ...] = ()  # (what, digest) of numbers that no other honest run computes
     signed: bool = False  # by a valid key of its submitter
     rejected: bool = False  # by itself, whatever the others are
+    figure: Figure | None = None  # its throughput; None where it is rejected or has none
 
     @property
     def submitter(self) -> str:
@@ -64,12 +66,16 @@ class Trace:
             "devices": frozenset(value["devices"]),
             "curves": tuple(tuple(map(tuple, repeats)) for repeats in value["curves"]),
             "numbers": tuple(map(tuple, value["numbers"])),
+            "figure": None if value["figure"] is None else Figure(**value["figure"]),
         }
         return cls(**{**value, **changed})
 
 
-def trace_of(record: Record, location: str, submitter: str, system: str) -> Trace:
-    """The trace of ``record``, packaged at ``location``; ``system`` is the name of its folder."""
+def trace_of(record: Record, location: str, submitter: str, system: str, *, accepted: bool = True) -> Trace:
+    """The trace of ``record``, packaged at ``location``; ``system`` is the name of its folder.
+
+    A result that is not ``accepted`` has no figure: its fields may not agree with each other.
+    """
     key = sha256_hex(encode(asdict(record.subject)))  # the harness's ledger names benchmarks in the same way
     return Trace(
         location=location,
@@ -88,6 +94,7 @@ def trace_of(record: Record, location: str, submitter: str, system: str) -> Trac
         own=_computed(record, _telling_own_pass),
         digest=record.digest,
         numbers=tuple(dict.fromkeys(_numbers(record))),
+        figure=figure_of(record) if accepted else None,
     )
 
 

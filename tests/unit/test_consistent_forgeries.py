@@ -1,0 +1,54 @@
+"""Logs that were forged consistently: how many are found beside the reference results, by factor and idea."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fixtures.consistent_rows import (
+    CORPUS,
+    EDIT,
+    FACTORS,
+    NAMING,
+    NONE,
+    SAME,
+    THREATS,
+    Found,
+    outcomes,
+    page,
+    summary,
+    table,
+)
+from tests.fixtures.gaming_table import PATH
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Found]:
+    """What is found in each forgery."""
+    return list(outcomes())
+
+
+def share(some: list[Found]) -> float:
+    return sum(bool(one.naming) for one in some) / len(some)
+
+
+def test_corpus_has_sixty_forgeries_and_only_rules_about_what_was_forged_find_them(
+    found: list[Found],
+) -> None:
+    assert len(found) == len(CORPUS) * len(FACTORS) >= 60
+    assert {rule for one in found for rule in one.rules} <= NAMING | EDIT
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_four_of_five_forgeries_of_keys_with_a_reference_are_found(found: list[Found], factor: float) -> None:
+    assert share([one for one in found if one.factor == factor and one.reference == SAME]) >= 0.8
+
+
+@pytest.mark.parametrize("idea", sorted({row.idea for row in CORPUS}))
+def test_half_of_the_forgeries_of_each_idea_are_found(found: list[Found], idea: str) -> None:
+    assert share([one for one in found if one.row.idea == idea and one.reference != NONE]) >= 0.5
+
+
+def test_numbers_on_the_pages_are_current(found: list[Found]) -> None:
+    for path, new in ((PATH, table(found)), (THREATS, summary(found))):
+        old = path.read_text()
+        assert page(old, new) == old, f"{path.name}: python -m tests.fixtures.consistent_rows writes it again"
