@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from suite.rules import VERSIONS, load
 from tests.fixtures.forging import Events
 from tests.sweep.mutants import variant
 
 MOVES = 0.001  # of time or units, from which a mutant moves the score
 _KEY = ("mode", "division")
 _IDENTITY = (
-    "run_id", "nonce", "code_digest", "rules", "image", "dataset", "initial_parameters", "hyper",
+    "run_id", "nonce", "code_digest", "image", "dataset", "initial_parameters", "hyper",
 )  # fmt: skip
 _COUNTS = ("repeats", "warmup_steps", "measured_steps")
 
@@ -47,6 +48,7 @@ def summary(events: Events) -> dict[str, Any]:
         "key": [header.get("key"), *(header.get(name) for name in _KEY)],
         "identity": [
             *(header.get(name) for name in _IDENTITY),
+            _rules(_dict(header.get("rules"))),
             [start.get("seed") for start in starts],
             [(_dict(one.get("parameters")).get("initial"), one.get("modules_digest")) for one in reports],
             [step.get("batch_digest") for step in steps],
@@ -68,6 +70,17 @@ def summary(events: Events) -> dict[str, Any]:
         + [_dict(end.get("window")).get("ns") for end in ends],
         "units": [claims.get("units"), *(end.get("units") for end in ends)],
     }
+
+
+def _rules(stated: dict[str, Any]) -> Any:
+    """What decides by which rules a log is judged: stated digests of files that may change do not (ID-018)."""
+    files = _dict(stated.get("files"))
+    fixed = {name: None if _may_change(name) else digest for name, digest in files.items()}
+    return [stated.get("version"), fixed, stated.get("digest") if files == {} else None]
+
+
+def _may_change(name: str) -> bool:
+    return any(load(version).may_change(name) for version in VERSIONS)
 
 
 def _containers(events: Events) -> Iterator[Any]:
