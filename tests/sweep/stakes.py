@@ -73,7 +73,7 @@ def summary(events: Events) -> dict[str, Any]:
 
 
 def _rules(stated: dict[str, Any]) -> Any:
-    """What decides by which rules a log is judged: stated digests of files that may change do not (ID-018)."""
+    """What decides which rules judge a log: not the stated digests of files that may change (ID-018)."""
     files = _dict(stated.get("files"))
     fixed = {name: None if _may_change(name) else digest for name, digest in files.items()}
     return [stated.get("version"), fixed, stated.get("digest") if files == {} else None]
