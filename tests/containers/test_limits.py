@@ -48,7 +48,7 @@ def test_worker_is_throttled_with_half_a_processor_and_not_with_two(tmp_path: Pa
 
 def test_worker_with_cpuset_of_one_core_uses_one_thread(tmp_path: Path) -> None:
     published("ncf", "pytorch")
-    done = run(tmp_path, "runtime.cpuset=[0]", "runtime.cpus=1")
+    done = run(tmp_path, "runtime.cpuset=[0]", "runtime.cpus=1", "repeats=2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert {row["cpuset"] for row in limits_in_force(tmp_path)} == {"0"}
     (header,) = events(result(tmp_path), "header")

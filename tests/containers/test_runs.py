@@ -29,10 +29,15 @@ MAX_RATIO, MIN_ROUNDS, MAX_ROUNDS = 1.25, 3, 8
 
 @pytest.mark.parametrize(("workload", "framework"), PAIRS)
 def test_run_in_container_is_attested_and_accepted(workload: str, framework: str, tmp_path: Path) -> None:
-    """Two ranks of ``ncf`` exchange their gradients in a container without a network; the others have one."""
+    """Two ranks of ``ncf`` exchange their gradients in a container without a network; the others have one.
+
+    ``ncf`` in PyTorch has the five repeats of the rules, the others have two: each is a container of its own.
+    """
     image = published(workload, framework)
+    repeats = 5 if (workload, framework) == ("ncf", "pytorch") else 2
+    counts = () if repeats == 5 else (f"repeats={repeats}",)
     ranks = 2 if workload == "ncf" and traits_of(framework).strategies else 1
-    done = run(tmp_path, f"devices={ranks}", workload=workload, framework=framework)
+    done = run(tmp_path, f"devices={ranks}", *counts, workload=workload, framework=framework)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "accepted" in done.stdout
     found = result(tmp_path)
@@ -40,9 +45,9 @@ def test_run_in_container_is_attested_and_accepted(workload: str, framework: str
     assert header["runtime"] == "docker"
     assert header["image"]["config_digest"] == image.config_digest
     facts = events(found, "env")
-    assert len([event for event in facts if event["side"] == "inside"]) == 5 * ranks
+    assert len([event for event in facts if event["side"] == "inside"]) == repeats * ranks
     outside = [event["facts"]["container"] for event in facts if event["side"] == "outside"]
-    assert len(outside) == 5
+    assert len(outside) == repeats
     for container in outside:
         assert container["worth"] == "engine"
         assert tuple(container["image"]["diff_ids"]) == image.diff_ids

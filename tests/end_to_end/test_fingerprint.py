@@ -23,7 +23,7 @@ PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
     """The record of a run of ncf in PyTorch."""
     folder = tmp_path_factory.mktemp("results")
-    done = run(folder)
+    done = run(folder, "repeats=2")
     assert done.returncode == 0, done.stdout + done.stderr
     return read_result(next(folder.glob("2*")))
 
@@ -60,7 +60,7 @@ def test_fingerprint_of_another_computation_is_rejected(tmp_path: Path) -> None:
 
 
 def test_run_without_fingerprint_is_accepted_where_allowed(tmp_path: Path) -> None:
-    done = run(tmp_path, "fingerprint=false")
+    done = run(tmp_path, "fingerprint=false", "repeats=2")
     assert done.returncode == 0, done.stdout + done.stderr
     found = read_result(next(tmp_path.glob("2*")))
     assert found.fingerprint is None
@@ -69,7 +69,7 @@ def test_run_without_fingerprint_is_accepted_where_allowed(tmp_path: Path) -> No
 
 def test_fingerprint_of_gnmt_inference_differs_between_batches(tmp_path: Path) -> None:
     """An untrained gnmt translates every batch to the same text, so that its fingerprint uses the scores."""
-    done = run(tmp_path, "phase=infer", "telemetry=false", workload="gnmt")
+    done = run(tmp_path, "phase=infer", "telemetry=false", "repeats=2", workload="gnmt")
     assert done.returncode == 0, done.stdout + done.stderr
     found = read_result(next(tmp_path.glob("2*"))).fingerprint
     assert found is not None

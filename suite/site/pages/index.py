@@ -11,7 +11,8 @@ from suite.site.html import Html, Node, tag
 from suite.site.shell import page
 
 _ABOUT = (
-    "Each row is one run of five repeats. Its score is computed from its log, which the checker accepted. "
+    "Each row is one run, of five repeats unless its page states others. Its score is computed from its log, "
+    "which the checker accepted. "
     "Only rows of equal workload, phase, precision, batch, scale and data measure the same thing."
 )
 
