@@ -38,7 +38,7 @@ def test_pair_cells_has_every_pair_in_both_phases() -> None:
 
 def test_file_expands_each_entry_to_all_combinations(tmp_path: Path) -> None:
     study = read_sweep(write_sweep(tmp_path, GRID))
-    assert (study.name, study.study, study.sources) == ("study", "A study", ("https://example.org/study",))
+    assert (study.name, study.study, study.sources) == ("", "A study", ("https://example.org/study",))
     assert len(study.cells) == 2 * 2 * 2 + 1
     options = ("workload=gnmt", "framework=mxnet", "phase=train", "scale=mini", "telemetry=false", "batch=2")
     assert Cell(options) in study.cells
