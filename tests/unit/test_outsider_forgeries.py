@@ -1,4 +1,4 @@
-"""Forgeries by somebody who had not read the rules: which of them nothing finds beside the reference results."""
+"""Forgeries by somebody who had not read the rules, judged beside the reference results."""
 
 from __future__ import annotations
 
