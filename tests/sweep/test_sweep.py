@@ -12,14 +12,14 @@ from tests.sweep.logs import LOGS, fix, honest, judge
 from tests.sweep.mutants import mutants
 from tests.sweep.run import FLAGGED, REJECTED, SURVIVED, attempts
 
-_SAMPLE = 90  # one of so many mutants of each log
+_SAMPLE = 30  # one of so many mutants of each log
 
 
 def test_sampled_mutants_are_noticed() -> None:
     tally = sweep(list(LOGS), (), seed=20261122, every=_SAMPLE)
     assert sum(row["at stake"] for row in tally.totals.values()) > 50
     assert set(tally.survivors) <= set(known()["survivors"])
-    assert tally.share >= 0.99
+    assert tally.share >= 0.98  # of the whole sweep 0.99; a sample of 300 scatters by half a percent
 
 
 @pytest.mark.parametrize("log", sorted({line.split(" | ")[0] for line in known()["mutants"]}))
