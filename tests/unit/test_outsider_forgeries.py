@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import pytest
 
-from suite.checker import check_result
 from suite.submissions.package import check_tree
 from suite.submissions.registry import read_registry
-from suite.submissions.registry.comparison import tree_breaches
-from suite.submissions.registry.traces import trace_of
 from tests.fixtures import consistent as c
-from tests.fixtures.consistent_rows import ORDINARY, patch
-from tests.fixtures.forging import chained
+from tests.fixtures.consistent_rows import ORDINARY, rules_beside, verdict_of
 from tests.fixtures.outsider import ROWS
 
 # Rules about two submissions of one machine: the forger's own honest log breaks them as well.
@@ -32,19 +25,10 @@ def found() -> dict[str, set[str]]:
     registry = read_registry(c.TREE / "registry")
     rules = {}
     for _, name, make in ROWS:
-        events = make()
-        header = events[0]["data"]
-        with tempfile.TemporaryDirectory() as folder:
-            result = Path(folder, header["run_id"])
-            result.mkdir()
-            (result / "run.jsonl").write_bytes(chained(events))
-            (result / "changes.patch").write_bytes(patch(header["settings"]["changes_digest"]))
-            verdict = check_result(result)
+        verdict = verdict_of(make())
         rules[name] = {finding.rule for finding in verdict.findings}
         if verdict.record is not None and verdict.accepted:
-            trace = trace_of(verdict.record, "forger", "forger", "box", accepted=True)
-            breaches = tree_breaches([*others, trace], registry)
-            rules[name] |= {one.rule for one in breaches if "forger" in one.location + one.expected}
+            rules[name] |= rules_beside(verdict.record, True, others, registry)
         rules[name] -= ORDINARY | COPIED
     return rules
 
