@@ -8,6 +8,7 @@ the width of a terminal, which its workers do not have. The test processes of a 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 
@@ -31,3 +32,10 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="suite-compiled-")
         config.add_cleanup(folder.cleanup)
         os.environ["SUITE_TESTS_COMPILED"] = folder.name
+
+
+@pytest.fixture
+def ample_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks of free space find a terabyte, however little the test's machine has free."""
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10**12))

@@ -56,7 +56,8 @@ def test_training_on_two_ranks_is_accepted(framework: str, tmp_path: Path) -> No
 
 def test_slow_rank_is_named(tmp_path: Path) -> None:
     pair = Path(__file__).parents[1] / "fixtures" / "pairs" / "slow_rank.py"
-    done = run(tmp_path, *OPTIONS, f"pair={pair}", "fingerprint=false", framework="pytorch", workload="ncf")
+    options = ("repeats=3", f"pair={pair}", "fingerprint=false")
+    done = run(tmp_path, *OPTIONS, *options, framework="pytorch", workload="ncf")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "RANK-020" in done.stdout
     assert "ranks: rank 1 was slow in " in done.stdout

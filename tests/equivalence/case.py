@@ -21,6 +21,8 @@ FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "jax")
 LOSSES = 10
 UPDATES = 3
 UNOPTIMISED = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"  # flags of XLA
+# Classifiers of the layers of the others, in which XLA optimises these layers in fp32.
+LONG_TO_COMPILE = frozenset({"googlenet", "inception_bn_small", "inception_v3", "resnet152"})
 RATE_DROP = {"rate_drops": "2:0.5"}  # one change of the rate inside the three updates
 
 
@@ -66,13 +68,14 @@ class Case:
             for variant, batch in self.reference.items()
         )
 
-    def set_flags(self) -> None:
-        """Set XLA's flags for fp64 at mini scale, before the first computation of this process.
+    def set_flags(self, precision: str = "fp64") -> None:
+        """Set XLA's flags at mini scale, before the first computation of this process.
 
         At mini scale compilation takes longer than the steps. Only tests compute in fp64, to compare the
-        mathematics; in fp32 XLA optimises as it does in a run.
+        mathematics; in fp32 XLA optimises as it does in a run, except for ``LONG_TO_COMPILE``.
         """
-        if not self.optimised and self.scale == "mini":
+        quick = not self.optimised if precision == "fp64" else self.workload in LONG_TO_COMPILE
+        if quick and self.scale == "mini":
             os.environ["XLA_FLAGS"] = UNOPTIMISED
 
     def job(self, framework: str, precision: str, phase: str = "train", **hyper: str) -> Job:

@@ -103,8 +103,8 @@ def main(arguments: list[str]) -> None:
     """See the module."""
     name, framework, folder, *runs = arguments
     case = load(name)
-    if runs == ["fp64"]:
-        case.set_flags()
+    if len(runs) == 1:
+        case.set_flags(runs[0].partition("=")[0])
     for run in runs:
         kind, _, file = run.partition("=")
         if kind == "mutants":

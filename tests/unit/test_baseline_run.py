@@ -173,6 +173,7 @@ def test_without_fio_the_disk_is_not_measured(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("ample_disk")
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 def test_fio_measures_files_that_are_removed_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -331,6 +331,7 @@ def test_image_for_another_engine_is_refused(made: Made, tmp_path: Path) -> None
 
 
 @needs_python
+@pytest.mark.usefixtures("ample_disk")
 def test_wheels_come_only_from_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = Project(tmp_path, monkeypatch)
     project.wheel("tiny")

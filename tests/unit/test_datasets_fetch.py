@@ -400,6 +400,7 @@ def test_command_fetches_verifies_and_prints_the_licence(
     assert "sha256" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("ample_disk")
 def test_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = ["--data-root", str(tmp_path)]
     with pytest.raises(SystemExit) as stop:
