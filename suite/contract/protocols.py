@@ -221,6 +221,8 @@ class Pair(Protocol):
     uses a separate state, which restarts with each call.
     """
 
+    chooses: bool  # inference returns a choice (words, detections) by the scores that ``outputs`` returns
+
     def __init__(self, job: Job, framework: Any, data: Data) -> None:
         """Build the model with the frozen initial weights. ``job.fast`` asks for the fast path."""
 

@@ -31,6 +31,7 @@ class BasePair(ABC):
 
     optimiser: Any = None
     frozen: Collection[str] = ()  # names of the weights that are never updated; build may set it
+    chooses = False  # inference returns a choice by the scores that ``outputs`` returns
     keeps_norm = False  # a training step keeps [loss, norm of the gradient before clipping], not the loss
 
     def __init__(self, job: Job, framework: Any, data: Data) -> None:

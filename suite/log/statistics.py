@@ -117,10 +117,21 @@ def noise(curves: Sequence[Sequence[float]]) -> list[list[float]]:
     return [list(map(sub, curve, medians)) for curve in curves]
 
 
-def correlation_of_changes(first: Sequence[float], second: Sequence[float]) -> float:
-    """The rank correlation of the differences between neighbouring values of two equally long curves."""
-    changes = [[after - before for before, after in pairwise(curve)] for curve in (first, second)]
-    return rank_correlation(*changes)
+def differences(values: Sequence[float], order: int) -> list[float]:
+    """The differences between neighbouring values, taken ``order`` times: ``order`` values fewer."""
+    found = list(values)
+    for _ in range(order):
+        found = [after - before for before, after in pairwise(found)]
+    return found
+
+
+def similarity(first: Sequence[float], second: Sequence[float]) -> float:
+    """The least of three rank correlations of equally long curves: values, first and second differences.
+
+    A copy has all three. Curves that change slowly, such as those of a GPU that grows warm, are similar by
+    chance: their values most, their second differences least.
+    """
+    return min(rank_correlation(differences(first, order), differences(second, order)) for order in range(3))
 
 
 def outliers(values: Sequence[float]) -> int:

@@ -60,7 +60,7 @@ TREES = ("results", "practice")
 # Beside the submitters' folders; other code reads and checks the registry.
 _NOT_SUBMITTERS = ("README.md", "registry")
 _MAX_SYSTEM = 64 * 1024
-MOST_CURVES = 100_000  # 20,000 results of one device; their comparison grows with the square of this
+MOST_CURVES = 100_000  # 20,000 results of one device: two gigabytes of memory when they are compared
 _MAX_FAULT = 1000  # characters shown of a fault of the checker
 
 

@@ -94,14 +94,15 @@ def _train(pair: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _infer(pair: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Digests and norms of the outputs.
 
-    Where the outputs are chosen classes or words, the scores before the choice replace them: an untrained
-    model may choose the same class or word for any batch.
+    Where the outputs are chosen, the scores before the choice replace them: an untrained model may choose
+    the same word for any batch, or detect nothing.
     """
-    for step in range(settings["steps"]):
-        pair.step(step)
-    outputs = pair.collect()
-    if any(np.issubdtype(output.dtype, np.integer) for output in outputs):
+    if pair.chooses:
         outputs = [pair.outputs(step) for step in range(settings["steps"])]
+    else:
+        for step in range(settings["steps"]):
+            pair.step(step)
+        outputs = pair.collect()
     return {
         "outputs": [record.array_digest(output) for output in outputs],
         "output_norms": [_norm({"output": output}).hex() for output in outputs],

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from suite.log.fingerprint import common_pass, own_pass
+from suite.contract import Key
+from suite.contract.seeds import fingerprint_passes
+from suite.harness.fingerprint import fingerprint_job
+from suite.log.fingerprint import Pass, common_pass, own_pass
 from suite.log.model import Record
 from suite.log.reader import read_result
 from suite.rules import load
@@ -14,7 +18,7 @@ from tests.end_to_end.command import run
 from tests.equivalence.case import FRAMEWORKS
 from tests.equivalence.interpreters import interpreter
 from tools.fingerprint_losses import losses
-from tools.one_worker import WorkerLocation
+from tools.one_worker import HOURS_S, WorkerLocation, configured_worker
 
 PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 
@@ -67,13 +71,31 @@ def test_run_without_fingerprint_is_accepted_where_allowed(tmp_path: Path) -> No
     assert found.header["settings"]["fingerprint"] is False
 
 
-def test_fingerprint_of_gnmt_inference_differs_between_batches(tmp_path: Path) -> None:
-    """An untrained gnmt translates every batch to the same text, so that its fingerprint uses the scores."""
-    done = run(tmp_path, "phase=infer", "telemetry=false", "repeats=2", workload="gnmt")
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = read_result(next(tmp_path.glob("2*"))).fingerprint
-    assert found is not None
-    first, second = common_pass(found), own_pass(found)
-    assert first is not None
-    assert second is not None
-    assert not set(first["outputs"]) & set(second["outputs"])
+@cache
+def inferred(workload: str, framework: str) -> tuple[Pass, Pass]:
+    """The passes on the common batch and on a run's own batch of an inference at mini scale, in float64."""
+    interpreter(framework)
+    rules = load("practice")
+    variant = next(iter(rules.workload(workload)["variants"]))
+    key = Key(workload, framework, "infer", "offline", "fp32", 1, 1, "mini", "synthetic", "warm", variant)
+    passes = fingerprint_passes(rules.limits["fingerprint"], "infer", None, "a run")
+    job = fingerprint_job(rules, key, [{**one, "precision": "fp64"} for one in passes])
+    with configured_worker(framework, WorkerLocation(), job) as worker:
+        common, own = worker.expect("fingerprint", HOURS_S)[0]["passes"]
+    return common, own
+
+
+@pytest.mark.parametrize("workload", ["gnmt", "faster_rcnn"])
+def test_fingerprint_of_inference_differs_between_batches(workload: str) -> None:
+    """An untrained model may translate every batch to the same text, or detect nothing: its scores differ."""
+    common, own = inferred(workload, "mxnet")
+    assert not set(common["outputs"]) & set(own["outputs"])
+    assert not set(common["output_norms"]) & set(own["output_norms"])
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS[1:])
+def test_framework_computes_the_scores_of_the_reference(framework: str) -> None:
+    wanted, found = inferred("faster_rcnn", "pytorch"), inferred("faster_rcnn", framework)
+    for one, other in zip(wanted, found, strict=True):
+        norms = [[float.fromhex(norm) for norm in some["output_norms"]] for some in (one, other)]
+        assert norms[1] == pytest.approx(norms[0], rel=1e-8)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from suite.audit.judgement import AUDIT_TASKS, judged
@@ -15,6 +16,7 @@ from suite.log.files import Raw, read_folder
 from suite.log.reader import record_of
 from suite.sandbox.sandbox import Sandbox
 from suite.submissions import package as submission
+from suite.submissions.registry import copies
 from suite.submissions.registry.copies import copied_durations, similar_noise
 from suite.submissions.registry.traces import Trace, trace_of
 from tests.fixtures.forged import both
@@ -74,6 +76,28 @@ def test_similar_noise_is_found_only_within_one_workload(one: Trace) -> None:
     assert found(curves=(edited(lambda ns: ns + draw.randrange(10_000_000)),)) == []  # independent noise
     slow = tuple(tuple(ns + 30_000 * at for at, ns in enumerate(curve)) for curve in curves)
     assert found(curves=(slow,)) == ["REG-012"]  # what all repeats have in common is not their noise
+
+
+def test_pairs_of_one_bucket_are_compared_up_to_a_number_for_each_curve() -> None:
+    buckets = np.array([5, 3, 5, 8, 5, 3])
+    pairs = zip(*(some.tolist() for some in copies._sharing(buckets)), strict=True)
+    assert sorted(pairs) == [(0, 2), (0, 4), (1, 5), (2, 4)]
+    first, second = copies._sharing(np.zeros(1000, np.int64))
+    assert len(first) == len(second) == sum(min(before, copies.MOST) for before in range(1000))
+    assert int(first.max()) == copies.MOST - 1  # the earliest submissions
+
+
+def test_similar_curves_share_a_bucket_among_many(one: Trace) -> None:
+    """Copies with noise of three tenths of their own among 1,500 curves."""
+    draw = np.random.default_rng(3)
+    runs = [np.round(draw.normal(3e6, 1e4, (5, 100))) for _ in range(150)]
+    runs += [np.round(run + draw.normal(0, 3e3, (5, 100))) for run in runs]
+    traces = [
+        replace(one, location=f"{at:03}", curves=(tuple(tuple(map(int, curve)) for curve in run),))
+        for at, run in enumerate(runs)
+    ]
+    found = {breach.between for breach in similar_noise(traces)}
+    assert found == {(f"{at:03}", f"{at + 150:03}") for at in range(150)}
 
 
 def test_common_slow_drift_is_not_reported_as_copy(one: Trace) -> None:

@@ -244,13 +244,11 @@ def pairs_with_copied_durations(traces: Sequence[Trace]) -> Iterator[tuple[str, 
 
 
 def pairs_with_similar_noise(traces: Sequence[Trace]) -> Iterator[tuple[str, str, str]]:
-    """The definition of REG-012: the first pair of repeats whose noise and its changes are correlated."""
+    """The definition of REG-012: the first pair of repeats whose noise and its differences are correlated."""
     noise = [statistics.noise(one.curves[0]) for one in traces]
     for one, other in combinations(range(len(traces)), 2):
         for first, second in product(noise[one], noise[other]):
-            found = min(
-                statistics.rank_correlation(first, second), statistics.correlation_of_changes(first, second)
-            )
+            found = statistics.similarity(first, second)
             if found > LIMIT:
                 yield traces[one].location, traces[other].location, f"{found:.3f}"
                 break

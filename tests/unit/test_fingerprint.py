@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from suite.audit import curves
 from suite.checker import check_result
 from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.rules import LATEST, load
 from suite.submissions.registry.comparison import fingerprint_breaches
 from suite.submissions.registry.traces import Trace, trace_of
+from suite.worker.fingerprint import _infer
 from tests.fixtures.forged import both
 from tests.fixtures.forged_fingerprint import put, scaled
 from tests.fixtures.forging import Events, Forge, rewrite
@@ -74,6 +77,39 @@ def test_empty_outputs_do_not_show_a_copied_fingerprint(workload: str, telling: 
     traces = [trace_of(record_of(read_folder(one)), one.name, "example-labs", "box") for one in folders]
     assert [trace.own is not None for trace in traces] == [telling] * len(traces)
     assert list(fingerprint_breaches(traces)) == []
+
+
+def test_scores_replace_outputs_that_a_pair_chooses() -> None:
+    """An untrained faster_rcnn detects nothing at reference scale, whatever the batch."""
+
+    class Detector:
+        chooses = True
+
+        def step(self, index: int) -> None:
+            del index
+
+        def collect(self) -> list[Any]:
+            return [np.zeros((2, 3, 6), np.float32)] * 2
+
+        def outputs(self, index: int) -> Any:
+            return np.array([3.0, 4.0 + index], np.float32)
+
+        def parameters(self) -> dict[str, Any]:
+            return {}
+
+    found = _infer(Detector(), {"steps": 2})
+    assert [float.fromhex(norm) for norm in found["output_norms"]] == [5.0, math.sqrt(34)]
+    assert len(set(found["outputs"])) == 2
+
+
+def test_fingerprint_without_detections_is_not_compared_with_one_of_scores() -> None:
+    folders = SUBMISSIONS.glob("**/faster_rcnn/*-pytorch-infer-*")
+    record = record_of(read_folder(next(folders)))
+    assert record.fingerprint is not None
+    old = record.fingerprint["passes"]
+    new = [{**one, "output_norms": [(834.1).hex()] * 2} for one in old]
+    found = [item.outcome for item in curves.passes(record, old, new, load(LATEST))]
+    assert found == ["equal", "not comparable"] * 2
 
 
 def test_losses_are_not_compared_once_rounding_dominates(tmp_path: Path) -> None:

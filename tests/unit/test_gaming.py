@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
 from dataclasses import replace
@@ -20,8 +21,9 @@ from suite.log.statistics import rank_correlation
 from suite.rules import LATEST, load
 from suite.workloads import names
 from tests.fixtures import gaming_table
+from tests.fixtures.consistent import shuffle_steps
 from tests.fixtures.forged import both
-from tests.fixtures.forging import rewrite
+from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.gaming import CLASSES, ELSEWHERE, Gamed, corpus
 from tests.fixtures.gaming_edits import LONG, device, fact, losses, remade
 from tests.fixtures.gaming_rows_across import ACROSS, Across
@@ -103,6 +105,26 @@ def test_device_limits_apply_to_a_misspelt_device_name(tmp_path: Path) -> None:
     context = Context(record.header.data, load(LATEST), record)
     assert context.device == load(LATEST).device("NVIDIA H200")
     assert context.device is not None
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(("332dc8d8", "60e11c45"))])
+def test_steady_repeats_beside_noisy_ones_are_not_copies(name: str, tmp_path: Path) -> None:
+    """Shuffled, their departures from a median that others decide correlated by up to 0.86."""
+    draw = random.Random(1)
+
+    def shuffled(events: Events) -> None:
+        for repeat in range(5):
+            shuffle_steps(events, repeat, 0, draw)
+
+    for number in range(3):
+        found = check_result(rewrite(write_honest(name, tmp_path / f"{number}"), shuffled)).findings
+        assert "COPY-002" not in {finding.rule for finding in found}
+
+
+def test_five_copies_of_one_repeat_are_found(tmp_path: Path) -> None:
+    forge = both(*(remade(1 + target / 100, 4_000, target=target) for target in range(1, 5)))
+    found = check_result(rewrite(write_good(tmp_path), forge)).findings
+    assert sum(one.rule == "COPY-002" for one in found) == 10
 
 
 def test_copy_rule_ignores_repeats_with_more_noise_than_signal(tmp_path: Path) -> None:

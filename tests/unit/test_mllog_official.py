@@ -1,8 +1,8 @@
 """Scores and verdicts on published folders equal those of MLCommons' own tools, or the test states why not.
 
 The oracle is ``mlperf_logging``: its result summarizer and its package checker (without reference convergence
-points, which need runs of the reference). It reads ``:::MLLOG`` only; for v0.5 and v0.6 the rounds' rules are
-applied by hand in ``test_mllog_samples.py``.
+points, which need runs of the reference). It reads no logs of v0.5, to which ``test_mllog_samples.py``
+applies the rules of the round by hand.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.fixtures.mlperf_logs import (
     START_MS,
     SYSTEM,
     changed,
+    mll,
     mllog,
     moved,
     publish,
@@ -235,6 +236,60 @@ def test_unet3d_tolerates_four_of_forty_runs(missing: int, tmp_path: Path, sandb
     )
     score = assert_equal(folder, "1.0.0", sandbox)
     assert score["counted"] == (32 if missing < 5 else 0)
+
+
+def in_v06(lines: Lines) -> Lines:
+    """The same run in the format of v0.6, with the keys that its rule files require."""
+    events = [json.loads(text.removeprefix(":::MLLOG ")) for text in lines]
+    stated = {"submission_poc_name": "a name", "submission_entry": "an entry"}
+    return [
+        *(mll(key, value, START_MS) for key, value in stated.items()),
+        *(mll(one["key"], one["value"], one["time_ms"], **one["metadata"]) for one in events),
+    ]
+
+
+@pytest.mark.parametrize("failed", [0, 1, 2])
+def test_gnmt_of_v06_equals_official_ones(failed: int, tmp_path: Path, sandbox: Sandbox) -> None:
+    """BLEU in percent, which the official rule file for v0.6 does not compare with the target.
+
+    The summarizer of 4.1.68 divides by milliseconds a minute, but times of v0.6 are seconds.
+    """
+    logs = [changed(complete("gnmt", run), "eval_accuracy", value=24.12) for run in range(10)]
+    logs[:failed] = [changed(log, "run_stop", metadata={"status": "aborted"}) for log in logs[:failed]]
+    folder = publish(tmp_path, [in_v06(log) for log in logs], "gnmt", "0.6")
+    (examined,) = verify.verify_tree(sandbox, folder)["folders"]
+    score, accepted = official(folder, "0.6.0")
+    assert (score is None) == (failed > 1)
+    assert accepted == all(one["outcome"] != "error" for one in examined["outcomes"]) == (failed <= 1)
+    minutes = examined["score"]["minutes"]
+    assert minutes == (None if score is None else pytest.approx(1000 * score, rel=1e-6))
+
+
+PRECISIONS = {f"lowest_numerical_precision_in_{part}": "fp8" for part in ("linear", "attn", "comm")}
+PARALLEL = dict.fromkeys([f"{kind}_parallelism" for kind in ("tensor", "pipeline", "context", "expert")], 1)
+STATED_SINCE_V61 = {**PRECISIONS, **PARALLEL, "micro_batch_size": 1, "config_filename": "a.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("mlperf_round", "benchmark", "runs"),
+    [("1.1", "resnet", 5), ("2.0", "resnet", 5), ("2.1", "bert", 10), ("3.0", "bert", 10),
+     ("3.1", "bert", 10), ("4.1", "bert", 10), ("5.0", "retinanet", 5), ("5.1", "llama31_8b", 10),
+     ("6.0", "llama31_8b", 10), ("6.1", "llama31_8b", 10)],
+)  # fmt: skip
+def test_open_results_of_the_other_rounds_equal_official_ones(
+    mlperf_round: str, benchmark: str, runs: int, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    """One run without end is tolerated. Their rule files require hyperparameters of closed results only."""
+    logs = [changed(run_v07("resnet", run), "submission_benchmark", value=benchmark) for run in range(runs)]
+    logs = [changed(log, "submission_division", value="open") for log in logs]
+    logs = [changed(log, "eval_accuracy", metadata={"samples_count": 1024}) for log in logs]
+    if mlperf_round == "6.1":
+        added = [mllog(key, value, START_MS) for key, value in STATED_SINCE_V61.items()]
+        logs = [[*log[:8], *added, *log[8:]] for log in logs]
+    folder = publish(tmp_path, [no_stop(logs[0]), *logs[1:]], benchmark, mlperf_round)
+    description = system_description(division="open")
+    (folder.parents[2] / "systems" / f"{SYSTEM}.json").write_text(json.dumps(description))
+    assert assert_equal(folder, f"{mlperf_round}.0", sandbox)["minutes"] > 4
 
 
 def diffusion(run: int, fids: Sequence[float], offline_ms: float = 0) -> Lines:

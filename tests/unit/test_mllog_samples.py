@@ -1,7 +1,7 @@
 """Samples of every format version, written by hand from the published format, with its irregularities.
 
-The expected minutes are those between run_start and run_stop in the sample. MLCommons' tools read
-``:::MLLOG`` lines only, so that the outcomes for v0.5 and v0.6 follow from these rounds' published rules.
+The expected minutes are those between run_start and run_stop in the sample. MLCommons' tools do not read
+v0.5, whose outcomes follow from that round's published rules.
 """
 
 from __future__ import annotations

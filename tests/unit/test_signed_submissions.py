@@ -28,6 +28,7 @@ from tests.fixtures.registered import moment as day
 
 VALUE = "5e" * 32
 REGISTRY = Path(__file__).resolve().parents[2] / "submissions" / "registry"
+SUBMITTING = Path(__file__).resolve().parents[2] / "docs" / "submitting.md"
 Forge = Callable[[Registrar], object]
 
 
@@ -113,6 +114,7 @@ def test_submit_with_key_signs_the_copy_and_reaches_l1(
 
 
 def test_nonce_and_receipt_reach_l2(tree: Registrar, nonced: Path) -> None:
+    """An invented log reaches L2 too: nothing ran. The description of the level must not claim more."""
     tree.rows("nonces", nonce(VALUE))
     assert tree.submit(nonced) == 0
     assert tree.state() == ({}, ["L1"])  # the registry has no receipt yet
@@ -120,6 +122,12 @@ def test_nonce_and_receipt_reach_l2(tree: Registrar, nonced: Path) -> None:
     assert tree.state() == ({}, ["L2"])
     signed_nonce = payload(tree)["predicate"]["nonce"]
     assert (signed_nonce["value"], signed_nonce["issuer"]) == (VALUE, "test-registry")
+    ((checked,), _) = submission.check_tree(tree.root)
+    assert checked.assurance is not None
+    assert "a replay by an auditor (L3)" in checked.assurance.missing
+    (row,) = [line for line in SUBMITTING.read_text().splitlines() if line.startswith("| L2 |")]
+    assert "existed, byte for byte" in row
+    assert row.endswith("whether anything ran, only L3 shows |")
 
 
 def test_additional_signatures_are_accepted(tree: Registrar, plain: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from suite.log import statistics
@@ -27,9 +28,9 @@ _OWNERS = (
     32  # submissions kept for one sequence of durations: more share it only on a coarse timer, or as copies
 )
 _FACTOR = 0x9E3779B97F4A7C15  # of the hash of a sequence; odd, so that no bits are lost
-_BLOCK = 256  # curves that one matrix product compares with all before them: 50 MB at 50,000 curves
+_TABLES, _SEED = 100, 20  # tables of similar curves, and the seed of their planes
+_PAIRS = 50_000  # pairs of curves that are compared at once
 _ROUNDING = 1e-4  # far above the error of a correlation in float32
-_PAIRS = 200  # similar curves of others that are examined for one curve
 
 Curve = tuple[int, ...]
 
@@ -115,7 +116,7 @@ def similar_noise(traces: Iterable[Trace]) -> Iterator[Breach]:
             groups.setdefault((trace.work, len(noise)), []).append((trace, noise))
     limit = load(LATEST).limit("copy_correlation")
     for group in groups.values():
-        for first, second, found in sorted(_correlated(group, limit)):
+        for first, second, found in sorted(_similar(group, limit)):
             other, ours = group[first][0].location, group[second][0].location
             wanted = f"independent noise: correlation with {other} at most {limit}"
             yield Breach("REG-012", f"{ours}, step_end_ns", wanted, f"{found:.3f}", (other, ours))
@@ -129,62 +130,97 @@ def _noises(trace: Trace) -> Iterator[list[float]]:
             yield from statistics.noise(repeats)
 
 
-def _correlated(group: Sequence[tuple[Trace, list[float]]], limit: float) -> Iterator[tuple[int, int, float]]:
-    """(index, index, correlation) of the first two curves of two submissions that are above ``limit``.
-
-    Warming GPUs have similar slow noise, so the changes of the noise must be correlated as well. A matrix
-    product compares every pair of curves: no index finds all pairs among vectors of 100 numbers. The
-    correlations that it finds are computed again exactly.
-    """
-    for pairs in _similar_pairs(group, limit - _ROUNDING):
+def _similar(group: Sequence[tuple[Trace, list[float]]], limit: float) -> Iterator[tuple[int, int, float]]:
+    """(index, index, similarity) of the first two curves of two submissions that are above ``limit``."""
+    for _, pairs in groupby(_candidates(group, limit - _ROUNDING), lambda pair: id(group[pair[1]][0])):
         reported: set[str] = set()
         for first, second in sorted(pairs):
             (before, theirs), (_, ours) = group[first], group[second]
-            if before.location in reported:
+            if before.location in reported or len(reported) == MOST:
                 continue
-            found = statistics.rank_correlation(theirs, ours)
-            found = min(found, statistics.correlation_of_changes(theirs, ours)) if found > limit else found
+            found = statistics.similarity(theirs, ours)  # computed again exactly
             if found > limit:
                 reported.add(before.location)
                 yield first, second, found
-            if len(reported) == MOST:
-                break
 
 
-def _similar_pairs(
-    group: Sequence[tuple[Trace, list[float]]], limit: float
-) -> Iterator[list[tuple[int, int]]]:
-    """For each trace that has some: pairs (index of another's curve, index of its own) above ``limit``."""
+def _candidates(group: Sequence[tuple[Trace, list[float]]], limit: float) -> list[tuple[int, int]]:
+    """(index, index) of curves of two submissions whose similarity is above ``limit``, by the second index.
+
+    Each of :data:`_TABLES` tables has a bucket for each combination of the signs of products with some random
+    vectors, about as many buckets as there are curves, so that the number of pairs that share a bucket grows
+    with the number of curves (Charikar, "Similarity estimation techniques from rounding algorithms", STOC
+    2002). Two curves with a correlation of r have equal signs with probability 1 - arccos(r) / pi: of 50,000
+    curves, a pair with 0.8 shares a bucket of some table with a probability of 0.93, with 0.9 of 0.9998.
+    Second differences choose the bucket, because those of honest curves are hardly correlated.
+    """
     import numpy as np
 
-    owners = [number for number, (_, some) in enumerate(groupby(group, lambda one: id(one[0]))) for _ in some]
-    owner = np.array(owners)
-    ranks = _unit_vectors([noise for _, noise in group])
-    changes = _unit_vectors([np.diff(noise).tolist() for _, noise in group])
-    start = 0
-    while start < len(group):
-        # A trace lies in one block, so that a pair of its own curves can only be in the block itself.
-        stop = int(np.searchsorted(owner, owner[min(start + _BLOCK, len(group)) - 1], "right"))
-        similar = ranks[start:stop] @ ranks[:stop].T > limit
-        similar[:, start:] &= owner[start:stop] < owner[start:stop, None]
-        if similar.any():
-            similar &= changes[start:stop] @ changes[:stop].T > limit
-            seconds = (np.flatnonzero(similar.any(axis=1)) + start).tolist()
-            for _, some in groupby(seconds, owners.__getitem__):
-                yield [
-                    (first, second)
-                    for second in some
-                    for first in np.flatnonzero(similar[second - start])[:_PAIRS].tolist()
-                ]
-        start = stop
+    orders = [
+        _unit_vectors(np.diff(np.array([noise for _, noise in group], np.float64), order))
+        for order in range(3)
+    ]
+    owners = np.array([number for number, (_, some) in enumerate(groupby(group, _owner)) for _ in some])
+    bits = min(max(len(group).bit_length(), 4), 16)
+    draw, weights = np.random.default_rng(_SEED), 1 << np.arange(bits)
+    known = np.empty(0, np.int64)  # pairs as one number each
+    for _ in range(_TABLES):
+        planes = draw.standard_normal((orders[2].shape[1], bits), np.float32)
+        first, second = _sharing((orders[2] @ planes > 0) @ weights)
+        other = owners[first] != owners[second]
+        pairs = np.setdiff1d(first[other] * len(group) + second[other], known, assume_unique=True)
+        known = np.concatenate([known, pairs[_above(orders, pairs, limit)]])
+    return sorted(((int(pair) // len(group), int(pair) % len(group)) for pair in known), key=itemgetter(1, 0))
 
 
-def _unit_vectors(curves: Sequence[Sequence[float]]) -> NDArray[np.float32]:
+def _owner(one: tuple[Trace, list[float]]) -> int:
+    return id(one[0])
+
+
+def _sharing(buckets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(indices, larger indices) of the pairs in one bucket, at most with its first :data:`MOST` curves."""
+    import numpy as np
+
+    order = np.argsort(buckets, kind="stable")
+    ordered = buckets[order]
+    starts = np.searchsorted(ordered, ordered)  # of each curve's bucket
+    behind = np.arange(len(order)) - starts  # curves before it in its bucket
+    chosen = [np.flatnonzero(behind > at) for at in range(min(MOST, int(behind.max())))]
+    firsts = [order[starts[some] + at] for at, some in enumerate(chosen)]
+    nothing = np.empty(0, np.int64)
+    return np.concatenate([nothing, *firsts]), np.concatenate([nothing, *(order[some] for some in chosen)])
+
+
+def _above(
+    orders: Sequence[NDArray[np.float32]], pairs: NDArray[np.int64], limit: float
+) -> NDArray[np.bool_]:
+    """Whether the correlations of all ``orders`` of differences of each pair are above ``limit``."""
+    import numpy as np
+
+    found = np.ones(len(pairs), np.bool_)
+    for at in range(0, len(pairs), _PAIRS):
+        first, second = np.divmod(pairs[at : at + _PAIRS], len(orders[0]))
+        for vectors in reversed(orders):
+            left = np.flatnonzero(found[at : at + _PAIRS])
+            products = np.einsum("ij,ij->i", vectors[first[left]], vectors[second[left]])
+            found[at + left] = products > limit
+    return found
+
+
+def _unit_vectors(curves: NDArray[np.float64]) -> NDArray[np.float32]:
     """The centred ranks of each curve, divided by their norm: their products are rank correlations."""
     import numpy as np
 
-    ranks = np.array([statistics.centred_ranks(curve) for curve in curves], np.float64)
-    norms = np.sqrt((ranks * ranks).sum(axis=1, keepdims=True))
+    order = np.argsort(curves, axis=1, kind="stable")
+    ordered = np.take_along_axis(curves, order, axis=1)
+    positions = np.broadcast_to(np.arange(curves.shape[1]), curves.shape)
+    begins = np.pad(ordered[:, 1:] != ordered[:, :-1], ((0, 0), (1, 0)), constant_values=True)
+    first = np.maximum.accumulate(np.where(begins, positions, 0), axis=1)  # of equal values
+    ends = np.pad(begins[:, 1:], ((0, 0), (0, 1)), constant_values=True)
+    last = np.minimum.accumulate(np.where(ends, positions, curves.shape[1])[:, ::-1], axis=1)[:, ::-1]
+    ranks = np.empty(curves.shape, np.float32)
+    np.put_along_axis(ranks, order, (first + last - curves.shape[1] + 1).astype(np.float32), axis=1)
+    norms = np.sqrt(np.einsum("ij,ij->i", ranks, ranks, dtype=np.float64))[:, None]
     return (ranks / np.where(norms > 0, norms, 1)).astype(np.float32)
 
 

@@ -106,7 +106,8 @@ def _computed(record: Record, choose: Callable[[Event], fingerprint.Pass | None]
 def _telling_own_pass(event: Event) -> fingerprint.Pass | None:
     """The pass on the run's own batch; None if its outputs are zero in every step, whatever the batch.
 
-    Untrained weights of faster_rcnn detect nothing: the outputs of all honest runs are equally empty.
+    Fingerprints of faster_rcnn once had detections in place of scores, of which untrained weights have none:
+    those outputs were equally empty in all honest runs.
     """
     one = fingerprint.own_pass(event)
     empty = one is not None and "outputs" in one and not any(map(float.fromhex, one["output_norms"]))

@@ -20,6 +20,7 @@ from suite.workloads.faster_rcnn.jax_model import Model
 class Pair(BasePair):
     """The detector. The first stages of its backbone are frozen and its normalisations are fixed."""
 
+    chooses = True
     channels_last = True
 
     def build(self) -> None:

@@ -20,6 +20,8 @@ from suite.workloads.faster_rcnn.mxnet_model import Model
 class Pair(BasePair):
     """The detector. The first stages of its backbone are frozen and its normalisations are fixed."""
 
+    chooses = True
+
     def build(self) -> None:
         """Make the networks and read their initial values."""
         self._start, self.frozen = Start.of(self.job), spec.frozen(self.dims)

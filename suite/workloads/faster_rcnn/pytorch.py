@@ -22,6 +22,7 @@ from suite.workloads.faster_rcnn.pytorch_model import Model
 class Pair(BasePair):
     """The detector. The first stages of its backbone are frozen and its normalisations are fixed."""
 
+    chooses = True
     compiled = ("loss",)  # detection is compiled for evaluations too
 
     def build(self) -> None:

@@ -25,6 +25,7 @@ class Pair(BasePair):
     A batch has one of five shapes, and each has its compiled step.
     """
 
+    chooses = True
     keeps_norm = True
 
     def build(self) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class Pair(BasePair):
     """See :class:`suite.contract.Pair`. Inference returns greedy tokens [B, T]."""
 
+    chooses = True
     keeps_norm = True
 
     def build(self) -> None:

@@ -24,6 +24,7 @@ from suite.workloads.gnmt.pytorch_beam import PytorchDecoder
 class Pair(BasePair):
     """GNMT. Each step casts the master weights to the compute type."""
 
+    chooses = True
     compiled = ()  # single kernels of the model are compiled, not the whole step
     keeps_norm = True
 

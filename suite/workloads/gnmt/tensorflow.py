@@ -22,6 +22,7 @@ from suite.workloads.gnmt.tensorflow_beam import TensorflowDecoder, scores_and_s
 class Pair(BasePair):
     """GNMT. Each step casts the master weights to the compute type."""
 
+    chooses = True
     keeps_norm = True
 
     def build(self) -> None:
