@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -105,6 +106,15 @@ class Images(Protocol):
 
     def view(self, item: Item, width: int, height: int) -> View:
         """The transformation of the image, whose size is ``width`` x ``height``."""
+
+
+def stored_bytes(images: Images, request: Request) -> int:
+    """The bytes of the encoded images of ``request``; those in shards are read again."""
+    size = 0
+    for item in request.items:
+        path = images.file(item)
+        size += len(images.content(item)) if path is None else Path(path).stat().st_size
+    return size
 
 
 class Reader(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 from suite import rules as rulebook
 from suite.common.support import loaders, unsupported
 from suite.containers.engines import choice as engines
-from suite.contract import CONVERSION, INDEPENDENT, Key, Specification
+from suite.contract import CONVERSION, INDEPENDENT, LOAD, Key, Specification
 from suite.contract.traits import traits_of
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
@@ -165,7 +165,7 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
         return "real"
     if settings.data != "auto":
         return settings.data
-    if settings.storage != "files" or scale == "mini":
+    if settings.storage != "files" or scale == "mini" or settings.kind == LOAD:
         return "real"
     try:
         ready = available(spec.DATASETS[scale], settings.data_root)
@@ -185,7 +185,7 @@ def _with_countable_units(settings: Settings, spec: Specification, key: Key, why
     if settings.mode != "throughput":
         return key
     try:
-        spec.units(key, 0)
+        spec.units(key.of_batches, 0)
     except ValueError as error:
         if settings.data != "auto" or key.scale == "mini":
             raise BadConfiguration(f"batch or data: {error}") from error
@@ -221,9 +221,10 @@ def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
 def _strategy(settings: Settings) -> str:
     """How the ranks exchange gradients; Unsupported for what the framework cannot do."""
     asked = settings.strategy
-    if settings.devices == 1 or settings.phase == "infer":
+    if settings.devices == 1 or settings.phase != "train":
         if asked not in (AUTO, INDEPENDENT):
-            why = "one device" if settings.devices == 1 else "inference"
+            others = "a load" if settings.kind == LOAD else "inference"
+            why = "one device" if settings.devices == 1 else others
             raise BadConfiguration(f"strategy: {why} exchanges no gradients, found {asked}; leave it out")
         return INDEPENDENT
     traits = traits_of(settings.framework)
@@ -260,7 +261,26 @@ def _default_batch(settings: Settings, spec: Specification, scale: str) -> int:
     return spec.RECIPE_BATCH
 
 
+def _require_loadable(settings: Settings, key: Key) -> None:
+    """Refuse a load of data that are no image files, and options that need a model."""
+    if key.data != "real":
+        raise BadConfiguration(f"data: a load reads the dataset's files; expected real, found {key.data}")
+    if len(specification(key.workload).LOADERS) == 1:
+        raise Unsupported(
+            f"phase: expected train or infer, found {key.phase}: {key.workload} reads no image files, its "
+            "batches come from memory"
+        )
+    for option, usual in (("precision", "fp32"), ("pair", None), ("fast", True), ("hyper", {})):
+        if (found := getattr(settings, option)) != usual:
+            raise BadConfiguration(f"{option}: a load has no model; leave it out, found {found}")
+    for option in ("batch_max", "min_seconds"):
+        if getattr(settings, option):
+            raise BadConfiguration(f"{option.removesuffix('_max')}: a load has no probes; give a number")
+
+
 def _require_possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
+    if settings.kind == LOAD:
+        _require_loadable(settings, key)
     if settings.mode == "quality" and settings.phase != "train":
         raise BadConfiguration(f"mode: quality trains to a target, found phase={settings.phase}")
     if key.precision not in specification(key.workload).PRECISIONS:

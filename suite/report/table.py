@@ -31,6 +31,7 @@ _ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("CV of repeats", (("", "cv_percent"),)),
     ("files read", (("", "files_read_mb_per_s"), ("", "files_read_bytes"))),
     ("shards written", (("", "shards_written_mb_per_s"), ("", "shards_written_bytes"))),
+    ("delivered", (("", "batches_delivered_mb_per_s"), ("", "batches_delivered_bytes"))),
     ("quality", (("", "quality"), ("target", "quality_target"))),
     ("time to quality", (("", "time_to_quality_s"),)),
     ("step time", (("p50", "step_p50_ms"), ("p90", "step_p90_ms"), ("p99", "step_p99_ms"))),
