@@ -327,6 +327,8 @@ def strings(container: Mapping[str, Any] | list[Any]) -> list[str]:
     return found
 
 
+Kinds = str | tuple[str, ...]
+Check = Callable[[Any], Iterator[Fault]]
 HeaderCheck = Callable[[HeaderContext], Iterator[Fault]]
 RecordCheck = Callable[[Context], Iterator[Fault]]
 
@@ -339,7 +341,7 @@ class RuleFunction:
     stage: str
     before: bool  # needs only the header: also applied before a run
     mode: str | None  # only in this mode
-    check: Callable[[Any], Iterator[Fault]]
+    check: Check
     kinds: tuple[str, ...] = ()  # only for these kinds of jobs; empty: for all
 
 
@@ -347,16 +349,12 @@ RULE_FUNCTIONS: dict[str, RuleFunction] = {}
 
 
 def header_rule(
-    id_: str, stage: str = CONTENT, kind: str | tuple[str, ...] = (), *, declarable: bool = False
+    id_: str, stage: str = CONTENT, kind: Kinds = (), *, declarable: bool = False
 ) -> Callable[[HeaderCheck], HeaderCheck]:
     """Register a rule that needs only the header. For ``kind`` and ``declarable`` see :func:`rule`."""
 
     def register(check: HeaderCheck) -> HeaderCheck:
-        _add(
-            RuleFunction(
-                id_, stage, True, None, _departing(id_, check) if declarable else check, _kinds(kind)
-            )
-        )
+        _add(id_, stage, None, kind, _departing(id_, check) if declarable else check, before=True)
         return check
 
     return register
@@ -366,7 +364,7 @@ def rule(
     id_: str,
     stage: str = CONTENT,
     mode: str | None = None,
-    kind: str | tuple[str, ...] = (),
+    kind: Kinds = (),
     *,
     declarable: bool = False,
 ) -> Callable[[RecordCheck], RecordCheck]:
@@ -377,21 +375,13 @@ def rule(
     """
 
     def register(check: RecordCheck) -> RecordCheck:
-        _add(
-            RuleFunction(
-                id_, stage, False, mode, _departing(id_, check) if declarable else check, _kinds(kind)
-            )
-        )
+        _add(id_, stage, mode, kind, _departing(id_, check) if declarable else check)
         return check
 
     return register
 
 
-def _kinds(kind: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (kind,) if isinstance(kind, str) else kind
-
-
-def _departing(id_: str, check: Callable[[Any], Iterator[Fault]]) -> Callable[[Any], Iterator[Fault]]:
+def _departing(id_: str, check: Check) -> Check:
     @wraps(check)
     def departures(c: HeaderContext) -> Iterator[Fault]:
         return departs(c, id_, check(c))
@@ -399,7 +389,8 @@ def _departing(id_: str, check: Callable[[Any], Iterator[Fault]]) -> Callable[[A
     return departures
 
 
-def _add(registered: RuleFunction) -> None:
-    if registered.id in RULE_FUNCTIONS:
-        raise RuntimeError(f"rule {registered.id} is registered twice")
-    RULE_FUNCTIONS[registered.id] = registered
+def _add(id_: str, stage: str, mode: str | None, kind: Kinds, check: Check, before: bool = False) -> None:
+    if id_ in RULE_FUNCTIONS:
+        raise RuntimeError(f"rule {id_} is registered twice")
+    kinds = (kind,) if isinstance(kind, str) else kind
+    RULE_FUNCTIONS[id_] = RuleFunction(id_, stage, before, mode, check, kinds)
