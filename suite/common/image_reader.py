@@ -23,7 +23,6 @@ U8 = NDArray[np.uint8]
 Box = tuple[int, int, int, int]  # left, upper, right, lower, in pixels; the last two are excluded
 
 AHEAD = 8  # batches that a reader may start beyond the one in use; a run with a cold cache may start ten
-QUEUED = 2  # parts of batches that a loader queues for each worker process: the default of DataLoader
 
 
 class Item(NamedTuple):
@@ -56,38 +55,6 @@ class View(NamedTuple):
 
 
 ShapedItem = tuple[Item, tuple[int, int]]  # an image, and its shape in the batch
-
-
-class Parts:
-    """A batch sampler for loaders with worker processes; it splits each request into at most ``parts`` parts.
-
-    ``counts`` holds the number of parts of each request handed out, to join the parts to batches again.
-    """
-
-    def __init__(self, parts: int) -> None:
-        self.parts = parts
-        self.counts: deque[int] = deque()
-        self._requests: Iterable[Request] = ()
-
-    def begin(self, requests: Iterable[Request]) -> None:
-        """Set the requests of the next iteration."""
-        self.counts, self._requests = deque(), requests
-
-    def __iter__(self) -> Iterator[list[ShapedItem]]:
-        for request in self._requests:
-            parts = np.array_split(np.arange(len(request.items)), min(self.parts, len(request.items)))
-            self.counts.append(len(parts))
-            for part in parts:
-                yield [(request.items[at], request.shape) for at in part]
-
-
-def parts_and_workers(batch: int, threads: int, ahead: int) -> tuple[int, int]:
-    """The parts of a batch, and the worker processes, of a loader that queues ``QUEUED`` parts per worker.
-
-    Several workers share a batch, since the reader may start at most ``ahead`` whole batches.
-    """
-    parts = min(batch, -(-QUEUED * threads // ahead)) if ahead else 1
-    return parts, min(threads, ahead * parts // QUEUED)
 
 
 class Images(Protocol):
