@@ -2,7 +2,7 @@
 
 Two results, or one with the history of its key and machine: every difference first, then the ratio B / A
 with its 95 % interval. Three or more results: the fastest first, and each of the others compared with it.
-With a load among them: the share that the run on real data reaches of the slower of load and synthetic run.
+With loads and other runs: the share that the run on real data reaches of min(synthetic, load).
 
 Exit codes: 0 compared, and the gate, if requested, holds · 1 a result is rejected, withdrawn or has no
 score · 2 usage or internal error · 4 not comparable · 5 the gate fails: slower by more than --fail-slower ·
@@ -51,7 +51,7 @@ def main(args: argparse.Namespace) -> int:
     if args.baseline is not None:
         return with_history(args)
     if len(args.results) > 2:
-        return input_bound(args) if any(map(_is_load, args.results)) else ranked(args)
+        return input_bound(args) if len(set(map(_is_load, args.results))) == 2 else ranked(args)
     return with_each_other(args, args.results)
 
 

@@ -217,3 +217,6 @@ def test_summary_and_compare_state_the_share(tmp_path: Path, capsys: pytest.Capt
     assert bound.sentence in capsys.readouterr().out
     assert main(["compare", *map(str, (folders[0], folders[1], write_good(tmp_path / "b", LOADED)))]) == 4
     assert "beside a load, expected a run on real data" in capsys.readouterr().err
+    loads = [write_good(tmp_path / name, replace(LOADED, run_hex=name * 8)) for name in "cde"]
+    assert main(["compare", *map(str, loads)]) == 0
+    assert "input" not in capsys.readouterr().out.splitlines()[-1]
