@@ -26,6 +26,7 @@ from suite.report.explanation import explain_speed
 from suite.report.markdown import to_markdown
 from suite.report.summary import tables_of, to_json
 from suite.report.summary_text import print_tables
+from suite.report.table import print_table
 from suite.worker.load import CountedData, Delivery
 from tests.fixtures import image_files
 from tests.fixtures.forged_storage import IN_RECORDS, LOADED
@@ -122,6 +123,9 @@ def test_metrics_are_rates_of_bytes_without_an_input_wait(tmp_path: Path) -> Non
     assert "fp32" not in title(record)
     assert "MB/s read and" in explain_speed(record)
     assert "physical limit" not in explain_speed(record)
+    console = Console(width=200, record=True, file=(tmp_path / "out").open("w"))
+    print_table(record, console)
+    assert "pillow 12.3.0, from files, threads per rank: 2" in console.export_text()
 
 
 def test_publishable_sentence_says_that_no_model_ran(tmp_path: Path) -> None:
