@@ -23,6 +23,7 @@ from suite.plan.errors import (
     did_you_mean,
     one_of,
 )
+from suite.plan.load import require_loadable
 from suite.plan.machine import Machine, select_gpus
 from suite.plan.options import AUTO
 from suite.plan.plan import Plan, new_run_id
@@ -261,26 +262,9 @@ def _default_batch(settings: Settings, spec: Specification, scale: str) -> int:
     return spec.RECIPE_BATCH
 
 
-def _require_loadable(settings: Settings, key: Key) -> None:
-    """Refuse a load of data that are no image files, and options that need a model."""
-    if key.data != "real":
-        raise BadConfiguration(f"data: a load reads the dataset's files; expected real, found {key.data}")
-    if len(specification(key.workload).LOADERS) == 1:
-        raise Unsupported(
-            f"phase: expected train or infer, found {key.phase}: {key.workload} reads no image files, its "
-            "batches come from memory"
-        )
-    for option, usual in (("precision", "fp32"), ("pair", None), ("fast", True), ("hyper", {})):
-        if (found := getattr(settings, option)) != usual:
-            raise BadConfiguration(f"{option}: a load has no model; leave it out, found {found}")
-    for option in ("batch_max", "min_seconds"):
-        if getattr(settings, option):
-            raise BadConfiguration(f"{option.removesuffix('_max')}: a load has no probes; give a number")
-
-
 def _require_possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
     if settings.kind == LOAD:
-        _require_loadable(settings, key)
+        require_loadable(settings, key)
     if settings.mode == "quality" and settings.phase != "train":
         raise BadConfiguration(f"mode: quality trains to a target, found phase={settings.phase}")
     if key.precision not in specification(key.workload).PRECISIONS:
