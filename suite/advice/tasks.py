@@ -25,9 +25,9 @@ def advice_result(path: str) -> dict[str, Any]:
 
 
 def cell_facts(verdict: Verdict) -> dict[str, Any] | None:
-    """What a cell needs beside the row of its result; None for an unreadable result and for a conversion."""
+    """What a cell needs beside the row of its result; None for an unreadable result, and without a model."""
     record = verdict.record
-    if record is None or record.conversion is not None:
+    if record is None or not record.computes:
         return None
     capacities = [at(device, "memory_bytes") for device in devices(record)]
     energy = _energy(record) if verdict.scored and record.mode == "throughput" else missing("no score")

@@ -39,7 +39,7 @@ class _Condition:
 
 
 def _trains(record: Record) -> bool:
-    return record.conversion is None and record.key.phase == "train"
+    return record.computes and record.key.phase == "train"
 
 
 def _devices(record: Record) -> bool:
@@ -162,8 +162,8 @@ def _without(verdict: Verdict, rule: str, stopped: str) -> RuleOutcome:
         return RuleOutcome(rule, NOT_TRIED, "this version of the suite does not have the rule")
     if registered.mode not in (None, record.mode):
         return RuleOutcome(rule, NOT_APPLICABLE, f"only for mode {registered.mode}")
-    if registered.kind not in (None, record.kind):
-        return RuleOutcome(rule, NOT_APPLICABLE, f"only for a {registered.kind}")
+    if registered.kinds and record.kind not in registered.kinds:
+        return RuleOutcome(rule, NOT_APPLICABLE, f"only for a {' or '.join(registered.kinds)}")
     if rule not in verdict.tried:
         return RuleOutcome(rule, NOT_TRIED, stopped)
     because = inapplicable(record, rule)

@@ -37,10 +37,15 @@ _CONVERSION = (
     '"{device}", {cache} cache{apart}, {division}, rules {rules}, assurance level {level}: '
     '{score} on "{system}"; SHA-256 of the log {sha256}.'
 )
+_LOAD = (
+    "{workload} {variant} in {framework}, {phase}: the input pipeline alone, without a model, {scale} scale, "
+    'batch {batch}, {devices} x "{device}", {data} data, {cache} cache{apart}, {division}, rules {rules}, '
+    'assurance level {level}: {score} on "{system}"; SHA-256 of the log {sha256}.'
+)
 _NAME = r"[A-Za-z0-9_.-]+"
 _QUOTED = r"[^\"'`\\]*"
 _PATTERNS = {
-    "phase": r"train|infer offline|infer single_stream",
+    "phase": r"train|infer offline|infer single_stream|load|load_infer",
     "batch": r"[0-9]+",
     "devices": r"[0-9]+",
     "device": _QUOTED,
@@ -67,7 +72,7 @@ def _pattern(template: str) -> re.Pattern[str]:
     )
 
 
-_SENTENCES = (_pattern(_BENCHMARK), _pattern(_CONVERSION))
+_SENTENCES = (_pattern(_BENCHMARK), _pattern(_CONVERSION), _pattern(_LOAD))
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 _LONGEST = 4096
 
@@ -105,12 +110,13 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
     conditions = [f"{key.nodes} nodes"] if key.nodes > 1 else []
     conditions += [key.strategy.replace("_", " ")] if key.exchanges else []
     limits = conditions_text(limits_of(record), str(record.header["loader"]), storage, counts_of(record))
+    precision = {"precision": key.precision} if record.computes else {}
     return {
         "workload": key.workload,
         "variant": key.variant,
         "framework": key.framework,
         "phase": f"infer {key.scenario}" if key.phase == "infer" else key.phase,
-        "precision": key.precision,
+        **precision,
         "scale": key.scale,
         "batch": str(key.batch),
         "devices": str(key.devices),
@@ -123,7 +129,8 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
 
 def sentence(fields: Fields) -> str:
     """The sentence of ``fields``."""
-    return (_CONVERSION if "storage" in fields else _BENCHMARK).format(**fields)
+    without = _CONVERSION if "storage" in fields else _LOAD
+    return (_BENCHMARK if "precision" in fields else without).format(**fields)
 
 
 def parse(text: str) -> dict[str, str]:

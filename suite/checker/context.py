@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from suite.contract import (
     BENCHMARK,
     CONVERSION,
+    LOAD,
     STEPS,
     ConversionKey,
     Key,
@@ -22,6 +23,7 @@ from suite.rules import Rules
 from suite.workloads import names, specification
 
 KEY, STRUCTURE, CONTENT = "key", "structure", "content"
+WITH_KEY = (BENCHMARK, LOAD)  # the kinds of jobs that have a benchmark key
 COUNTS_DECLARED = "DIV-015"  # the departure of a run with other repeats or steps
 STAGES = (KEY, STRUCTURE, CONTENT)  # a stage runs only when the one before rejected nothing
 
@@ -43,22 +45,22 @@ class HeaderContext:
 
     @property
     def kind(self) -> str:
-        """The kind of the job: benchmark or conversion."""
+        """The kind of the job: benchmark, load or conversion."""
         return str(self.header["kind"])
 
     @cached_property
     def key(self) -> Key:
-        """What a benchmark measures; KeyError for a conversion, which rules for benchmarks never receive."""
+        """What a benchmark or a load measures; KeyError for a conversion, which their rules never receive."""
         return Key(**self.header["key"])
 
     @cached_property
     def conversion(self) -> ConversionKey | None:
-        """What a conversion measures; None for a benchmark."""
+        """What a conversion measures; None for any other job."""
         return ConversionKey(**self.header["conversion"]) if self.kind == CONVERSION else None
 
     @property
     def subject(self) -> Key | ConversionKey:
-        """What is measured: the key of the benchmark or of the conversion."""
+        """What is measured: the key of the job."""
         return self.conversion or self.key
 
     @property
@@ -68,7 +70,7 @@ class HeaderContext:
 
     @property
     def phase(self) -> str:
-        """Train, infer or conversion."""
+        """The phase of the key, or conversion."""
         return CONVERSION if self.conversion is not None else self.key.phase
 
     @property
@@ -120,7 +122,7 @@ class HeaderContext:
         """Repeats, warm-up steps and measured steps by the rules, or as the header declares (DIV-015)."""
         limits = self.rules.limits
         counts = {**limits["counts"], "repeats": limits["modes"][self.mode]["repeats"]}
-        if self.allowed(COUNTS_DECLARED) and self.kind == BENCHMARK:
+        if self.allowed(COUNTS_DECLARED) and self.kind in WITH_KEY:
             counts["repeats"] = self.header["repeats"]
             if self.mode == "throughput":
                 counts["measured_steps"] = self.header["measured_steps"]
@@ -247,10 +249,10 @@ class Context(HeaderContext):
     def relative_durations(self) -> tuple[tuple[str, list[float]], ...]:
         """(location, durations relative to those of equal work), for the rules on drift and outliers.
 
-        Empty for a conversion: it writes shards in parallel, and the time between two timestamps is not the
-        duration of a shard.
+        Empty for a load and a conversion: they read batches and write shards in parallel, and the time
+        between two timestamps is not the duration of one.
         """
-        if self.conversion is not None:
+        if self.kind != BENCHMARK:
             return ()
         work = [
             [step.data["units"] for step in repeat.steps_of(rank, "measured")]
@@ -268,7 +270,7 @@ class Context(HeaderContext):
         """The units of work that each step of ``repeat`` must contain."""
         if self.conversion is not None:
             return (self.conversion.batch,) * STEPS  # the first 110 shards are full
-        usual = self.spec.units(self.key, int(start_of(repeat)["seed"], 16))
+        usual = self.spec.units(self.key.of_batches, int(start_of(repeat)["seed"], 16))
         return units_of_window(usual, self.counts["measured_steps"])
 
 
@@ -325,6 +327,8 @@ def strings(container: Mapping[str, Any] | list[Any]) -> list[str]:
     return found
 
 
+Kinds = str | tuple[str, ...]
+Check = Callable[[Any], Iterator[Fault]]
 HeaderCheck = Callable[[HeaderContext], Iterator[Fault]]
 RecordCheck = Callable[[Context], Iterator[Fault]]
 
@@ -337,20 +341,20 @@ class RuleFunction:
     stage: str
     before: bool  # needs only the header: also applied before a run
     mode: str | None  # only in this mode
-    check: Callable[[Any], Iterator[Fault]]
-    kind: str | None = None  # only for this kind of job
+    check: Check
+    kinds: tuple[str, ...] = ()  # only for these kinds of jobs; empty: for all
 
 
 RULE_FUNCTIONS: dict[str, RuleFunction] = {}
 
 
 def header_rule(
-    id_: str, stage: str = CONTENT, kind: str | None = None, *, declarable: bool = False
+    id_: str, stage: str = CONTENT, kind: Kinds = (), *, declarable: bool = False
 ) -> Callable[[HeaderCheck], HeaderCheck]:
     """Register a rule that needs only the header. For ``kind`` and ``declarable`` see :func:`rule`."""
 
     def register(check: HeaderCheck) -> HeaderCheck:
-        _add(RuleFunction(id_, stage, True, None, _departing(id_, check) if declarable else check, kind))
+        _add(id_, stage, None, kind, _departing(id_, check) if declarable else check, before=True)
         return check
 
     return register
@@ -360,24 +364,24 @@ def rule(
     id_: str,
     stage: str = CONTENT,
     mode: str | None = None,
-    kind: str | None = None,
+    kind: Kinds = (),
     *,
     declarable: bool = False,
 ) -> Callable[[RecordCheck], RecordCheck]:
     """Register a rule that needs the whole record.
 
-    ``mode`` limits it to throughput or quality runs, ``kind`` to benchmarks or conversions. All faults of a
+    ``mode`` limits it to throughput or quality runs, ``kind`` to kinds of jobs. All faults of a
     ``declarable`` rule go through :func:`departs`.
     """
 
     def register(check: RecordCheck) -> RecordCheck:
-        _add(RuleFunction(id_, stage, False, mode, _departing(id_, check) if declarable else check, kind))
+        _add(id_, stage, mode, kind, _departing(id_, check) if declarable else check)
         return check
 
     return register
 
 
-def _departing(id_: str, check: Callable[[Any], Iterator[Fault]]) -> Callable[[Any], Iterator[Fault]]:
+def _departing(id_: str, check: Check) -> Check:
     @wraps(check)
     def departures(c: HeaderContext) -> Iterator[Fault]:
         return departs(c, id_, check(c))
@@ -385,7 +389,8 @@ def _departing(id_: str, check: Callable[[Any], Iterator[Fault]]) -> Callable[[A
     return departures
 
 
-def _add(registered: RuleFunction) -> None:
-    if registered.id in RULE_FUNCTIONS:
-        raise RuntimeError(f"rule {registered.id} is registered twice")
-    RULE_FUNCTIONS[registered.id] = registered
+def _add(id_: str, stage: str, mode: str | None, kind: Kinds, check: Check, before: bool = False) -> None:
+    if id_ in RULE_FUNCTIONS:
+        raise RuntimeError(f"rule {id_} is registered twice")
+    kinds = (kind,) if isinstance(kind, str) else kind
+    RULE_FUNCTIONS[id_] = RuleFunction(id_, stage, before, mode, check, kinds)

@@ -7,8 +7,8 @@ from itertools import pairwise
 from math import ceil
 from operator import eq
 
-from suite.checker.context import Context, Fault, HeaderContext, header_rule, rule, start_of
-from suite.contract import BENCHMARK, MEASURED_STEPS, STEPS
+from suite.checker.context import WITH_KEY, Context, Fault, HeaderContext, header_rule, rule, start_of
+from suite.contract import MEASURED_STEPS, STEPS
 from suite.contract.seeds import seed_hex
 from suite.rules import synthetic_digest
 
@@ -154,7 +154,7 @@ def cold_reads_storage(c: Context) -> Iterator[Fault]:
             yield Fault(opened.location("processes.read_bytes"), "bytes fetched from storage", "0")
 
 
-@rule("DATA-007", mode="throughput", kind=BENCHMARK)
+@rule("DATA-007", mode="throughput", kind=WITH_KEY)
 def batches_follow_the_seed(c: Context) -> Iterator[Fault]:
     """Where the seed orders the data, repeats have different batches; otherwise they have the same.
 

@@ -198,7 +198,7 @@ def device_listed(c: Context) -> Iterator[Fault]:
 @rule("DEV-010")
 def processor_listed(c: Context) -> Iterator[Fault]:
     """At reference scale a processor in the place of a device has limits per core only."""
-    if c.on_processor and c.reference and c.conversion is None and c.repeats:
+    if c.on_processor and c.reference and c.kind == BENCHMARK and c.repeats:
         for event in c.repeats[0].envs_of("outside")[:1]:
             cpu = event["facts"].get("cpu")
             found = cpu.get("model") if isinstance(cpu, Mapping) else None

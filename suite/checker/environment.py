@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from suite.checker.context import Context, Fault, frameworks_of, rule
+from suite.checker.context import WITH_KEY, Context, Fault, frameworks_of, rule
 from suite.contract import BENCHMARK
 from suite.contract.traits import traits_of
 from suite.log.model import Event
@@ -153,7 +153,7 @@ def computed_as_observed(c: Context) -> Iterator[Fault]:
             yield Fault(inside.location("facts.framework.compute_dtype"), f"{observed}, as observed", found)
 
 
-@rule("ENV-011", mode="throughput", kind=BENCHMARK)
+@rule("ENV-011", mode="throughput", kind=WITH_KEY)
 def timestamps_of_the_framework(c: Context) -> Iterator[Fault]:
     """The suite's pairs have the timestamp kind of their framework."""
     if c.header["settings"].get("custom_pair") is not None:
@@ -170,7 +170,7 @@ def timestamps_of_the_framework(c: Context) -> Iterator[Fault]:
             yield Fault(location, f"{wanted} in {c.key.framework} on {device}", found)
 
 
-@rule("ENV-012", kind=BENCHMARK)
+@rule("ENV-012", kind=WITH_KEY)
 def framework_reported(c: Context) -> Iterator[Fault]:
     """The framework reports its version and ran on the device of the settings."""
     for _, inside, described in _frameworks(c):

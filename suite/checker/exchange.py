@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from suite.checker.context import STRUCTURE, Context, Fault, rule
+from suite.checker.context import STRUCTURE, WITH_KEY, Context, Fault, rule
 from suite.contract import BENCHMARK
 
 _OPERATIONS = {"allreduce": "all_reduce", "parameter_server": "push_pull"}  # of each strategy
 
 
-@rule("EXCH-001", STRUCTURE, kind=BENCHMARK)
+@rule("EXCH-001", STRUCTURE, kind=WITH_KEY)
 def every_rank_swept(c: Context) -> Iterator[Fault]:
     """One sweep of each rank in repeat 0, all of one operation and the same sizes; none elsewhere."""
     swept = c.mode == "throughput" and c.key.exchanges

@@ -8,6 +8,7 @@ from typing import Any
 from suite.checker.context import (
     KEY,
     STRUCTURE,
+    WITH_KEY,
     Context,
     Fault,
     HeaderContext,
@@ -128,7 +129,7 @@ def _shared(facts: Mapping[str, Any]) -> dict[str, Any]:
     return shared
 
 
-@header_rule("RANK-007", KEY, kind=BENCHMARK)
+@header_rule("RANK-007", KEY, kind=WITH_KEY)
 def strategy_fits(c: HeaderContext) -> Iterator[Fault]:
     """One device and inference are independent; training on several devices can exchange as it says."""
     key = c.key
@@ -151,7 +152,7 @@ def training_exchanges(c: HeaderContext) -> Iterator[Fault]:
                 yield Fault(f"header, data.{name}", f"{wanted} with the strategy {INDEPENDENT}", found)
 
 
-@rule("RANK-009", kind=BENCHMARK)
+@rule("RANK-009", kind=WITH_KEY)
 def collective_used(c: Context) -> Iterator[Fault]:
     """Ranks that exchange gradients report that they use the collective of the settings; others have none."""
     wanted = c.header["settings"].get("collective")

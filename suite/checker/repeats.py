@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from suite.checker.context import KEY, STRUCTURE, Context, Fault, end_of, rule, start_of
-from suite.contract import BENCHMARK
+from suite.checker.context import KEY, STRUCTURE, WITH_KEY, Context, Fault, end_of, rule, start_of
 from suite.log.model import Event
 
 _NS = 1_000_000_000
@@ -108,7 +107,7 @@ def one_world(c: Context) -> Iterator[Fault]:
             yield Fault(start.location("world_size"), f"{c.devices}, the key's devices", start["world_size"])
 
 
-@rule("RUN-009", mode="throughput", kind=BENCHMARK)
+@rule("RUN-009", mode="throughput", kind=WITH_KEY)
 def telemetry_length(c: Context) -> Iterator[Fault]:
     """Every repeat has the soak of the settings; soaks and telemetry tail together last long enough."""
     settings = c.header["settings"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
-from suite.contract import BENCHMARK
+from suite.checker.context import STRUCTURE, WITH_KEY, Context, Fault, end_of, rule, start_of
 
 
 @rule("STEP-001", STRUCTURE, mode="throughput")
@@ -43,11 +42,11 @@ def step_order(c: Context) -> Iterator[Fault]:
                     yield Fault(step.location("phase"), wanted[number], step["phase"])
 
 
-@rule("UNIT-001", STRUCTURE, mode="throughput", kind=BENCHMARK)
+@rule("UNIT-001", STRUCTURE, mode="throughput", kind=WITH_KEY)
 def units_defined(c: Context) -> Iterator[Fault]:
     """The specification defines the units of this key's steps."""
     try:
-        c.spec.units(c.key, 0)
+        c.spec.units(c.key.of_batches, 0)
     except (ValueError, LookupError) as error:
         yield Fault("header, data.key", "a key whose units of work the specification can count", error)
 

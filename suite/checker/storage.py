@@ -1,11 +1,11 @@
-"""FORM: storage formats of image datasets, and the bytes of conversions into them."""
+"""FORM: storage formats of image datasets, the bytes of conversions into them, and of loads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from suite.checker.context import KEY, Context, Fault, HeaderContext, end_of, header_rule, rule
-from suite.contract import CONVERSION
+from suite.checker.context import KEY, WITH_KEY, Context, Fault, HeaderContext, end_of, header_rule, rule
+from suite.contract import BENCHMARK, CONVERSION, LOAD, LOAD_PHASES
 from suite.contract.traits import storage_formats
 from suite.log.model import Repeat
 
@@ -33,17 +33,17 @@ def storage_fits(c: HeaderContext) -> Iterator[Fault]:
 
 @rule("FORM-002", mode="throughput")
 def bytes_of_steps(c: Context) -> Iterator[Fault]:
-    """Every shard states bytes read and written; every storage format adds bytes to a file."""
+    """Shards and loaded batches state bytes in and out; every storage format adds bytes to a file."""
     for repeat in c.repeats:
-        if c.conversion is None and {*repeat.column(_BYTES[0]), *repeat.column(_BYTES[1])} <= {None}:
+        if c.kind == BENCHMARK and {*repeat.column(_BYTES[0]), *repeat.column(_BYTES[1])} <= {None}:
             continue
         for step, read, written in zip(repeat.steps, *map(repeat.column, _BYTES), strict=True):
-            if c.conversion is None:
+            if c.kind == BENCHMARK:
                 if (read, written) != (None, None):
                     yield Fault(step.location("bytes_in"), f"none in phase {c.phase}", f"{read}, {written}")
                     break
-            elif not read or written is None or written <= read:
-                wanted = "bytes read, and more bytes written"
+            elif not read or not written or (c.kind == CONVERSION and written <= read):
+                wanted = "bytes read, and " + ("more " if c.kind == CONVERSION else "") + "bytes written"
                 yield Fault(step.location("bytes_out"), wanted, f"{read} and {written}")
                 break
 
@@ -52,19 +52,20 @@ def bytes_of_steps(c: Context) -> Iterator[Fault]:
 def bytes_of_repeat(c: Context) -> Iterator[Fault]:
     """The repeat's bytes are the sums over its measured steps."""
     for repeat in c.repeats:
-        stated = end_of(repeat).data.get("conversion")
-        if (stated is not None) != (c.conversion is not None):
-            wanted = f"none in phase {c.phase}" if c.conversion is None else "bytes in and out"
-            yield Fault(end_of(repeat).location("conversion"), wanted, stated)
-        elif stated is not None:
-            yield from _sums(repeat, stated)
+        for kind in (CONVERSION, LOAD):
+            stated = end_of(repeat).data.get(kind)
+            if (stated is not None) != (c.kind == kind):
+                wanted = "bytes in and out" if c.kind == kind else f"none in phase {c.phase}"
+                yield Fault(end_of(repeat).location(kind), wanted, stated)
+            elif stated is not None:
+                yield from _sums(repeat, kind, stated)
 
 
-def _sums(repeat: Repeat, stated: Mapping[str, int]) -> Iterator[Fault]:
+def _sums(repeat: Repeat, kind: str, stated: Mapping[str, int]) -> Iterator[Fault]:
     for name in _BYTES:
         wanted = sum(step.data.get(name) or 0 for step in repeat.steps if step["phase"] == "measured")
         if stated[name] != wanted:
-            yield Fault(end_of(repeat).location(f"conversion.{name}"), wanted, stated[name])
+            yield Fault(end_of(repeat).location(f"{kind}.{name}"), wanted, stated[name])
 
 
 @rule("FORM-004", mode="throughput", kind=CONVERSION)
@@ -77,3 +78,21 @@ def same_shards(c: Context) -> Iterator[Fault]:
                 if step.data.get(name) != first.data.get(name):
                     wanted = f"{first.data.get(name)} as in repeat {c.repeats[0].index}"
                     yield Fault(step.location(name), wanted, step.data.get(name))
+
+
+@header_rule("FORM-005", KEY, kind=WITH_KEY)
+def load_fits(c: HeaderContext) -> Iterator[Fault]:
+    """A load has a phase of loads, and reads image files without a model; a benchmark has another phase."""
+    if c.key.loads != (c.kind == LOAD):
+        phases = f"a phase {'of' if c.kind == LOAD else 'other than'} {', '.join(LOAD_PHASES)}"
+        yield Fault("header, data.key.phase", f"{phases} in a {c.kind}", c.key.phase)
+    if c.kind != LOAD:
+        return
+    wanted = {"data": "real", "precision": "fp32", "scenario": "offline"}
+    for name, value in wanted.items():
+        if (found := getattr(c.key, name)) != value:
+            yield Fault(f"header, data.key.{name}", f"{value} in a load", found)
+    if c.mode != "throughput":
+        yield Fault("header, data.mode", "throughput in a load", c.mode)
+    if c.key.workload in c.known_workloads and len(c.spec.LOADERS) == 1:
+        yield Fault("header, data.key.workload", "one that reads image files", c.key.workload)

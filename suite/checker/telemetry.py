@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from suite.checker.context import Context, Fault, counter_change, end_of, rule, start_of
-from suite.contract import BENCHMARK
+from suite.checker.context import WITH_KEY, Context, Fault, counter_change, end_of, rule, start_of
 from suite.log.model import Event, Repeat
 
 _NS = 1_000_000_000
@@ -264,7 +263,7 @@ def energy_agrees_with_power(c: Context) -> Iterator[Fault]:
                 )
 
 
-@rule("TELE-015", mode="throughput", kind=BENCHMARK)
+@rule("TELE-015", mode="throughput", kind=WITH_KEY)
 def telemetry_sampled(c: Context) -> Iterator[Fault]:
     """Soaks and telemetry tail have a sample in nine of ten seconds: a driver may hang the sampler."""
     if not (c.repeats and c.header["settings"].get("telemetry") and c.reference):

@@ -8,8 +8,7 @@ from functools import lru_cache
 from itertools import pairwise
 from operator import lt
 
-from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
-from suite.contract import BENCHMARK
+from suite.checker.context import STRUCTURE, WITH_KEY, Context, Fault, end_of, rule, start_of
 from suite.log.model import Event
 
 _NS = 1_000_000_000
@@ -276,7 +275,7 @@ def clocks_near_window_in_most_repeats(c: Context) -> Iterator[Fault]:
         yield Fault(event.location("monotonic"), wanted, f"{apart} ns")
 
 
-@rule("TIME-020", mode="throughput", kind=BENCHMARK)
+@rule("TIME-020", mode="throughput", kind=WITH_KEY)
 def setup_fits_before_window(c: Context) -> Iterator[Fault]:
     """Set-up, soak and warm-up fit before the window, and input wait does not exceed it."""
     for repeat in c.repeats:

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
-from suite.contract import BENCHMARK, STEPS
+from suite.contract import BENCHMARK, LOAD, STEPS
 from suite.log import statistics
 from suite.log.model import Repeat
 
@@ -99,12 +99,12 @@ def loss_falls(c: Context) -> Iterator[Fault]:
 
 @rule("TRAIN-004")
 def parameters_change(c: Context) -> Iterator[Fault]:
-    """Training changes the weights in warm-up and window; inference never does; a conversion has none."""
+    """Training changes the weights in warm-up and window; inference never does; other jobs have none."""
     for end in c.reports:
         stated = end["parameters"]
-        if c.conversion is not None:
+        if c.kind != BENCHMARK:
             if set(stated.values()) != {None}:
-                yield Fault(end.location("parameters"), "null in a conversion", "digests")
+                yield Fault(end.location("parameters"), f"null in a {c.kind}", "digests")
             continue
         names = ("initial", "final") if c.mode == "quality" else ("initial", "step_10", "final")
         digests = [stated[name] for name in names]
@@ -241,12 +241,12 @@ def losses_vary(c: Context) -> Iterator[Fault]:
 
 @rule("INFER-001", mode="throughput")
 def outputs_present(c: Context) -> Iterator[Fault]:
-    """Every inference step has the digest of its output, every shard that of its files; training has none."""
-    digests = c.phase != "train"
+    """Every inference step has the digest of its output, every shard that of its files; others have none."""
+    digests = c.phase != "train" and c.kind != LOAD
     for repeat in c.repeats:
         for step, found in zip(repeat.steps, repeat.column("output_digest"), strict=True):
             if (found is not None) != digests:
-                wanted = "a digest" if digests else "null in training"
+                wanted = "a digest" if digests else f"null in phase {c.phase}"
                 yield Fault(step.location("output_digest"), wanted, found)
                 break
 

@@ -207,8 +207,9 @@ def _apply(
     Only rules in the log's rules version are applied. Their ids are appended to ``tried``.
     """
     findings: list[Finding] = []
-    known, modes, kinds = context.rules.checks, (None, context.mode), (None, context.kind)
-    chosen = [one for one in registered if one.id in known and one.mode in modes and one.kind in kinds]
+    known, modes = context.rules.checks, (None, context.mode)
+    chosen = [one for one in registered if one.id in known and one.mode in modes]
+    chosen = [one for one in chosen if not one.kinds or context.kind in one.kinds]
     for stage in STAGES:
         for one in chosen:
             if one.stage == stage:

@@ -18,8 +18,8 @@ FORMATS = ("text", "md", "json")
 PLATFORMS = ("linux/amd64", "linux/arm64")
 METRICS = (
     *("throughput", "step_time", "step_p50", "step_p99", "latency", "peak_memory", "peak_host_memory"),
-    *("peak_device_memory", "files_read", "shards_written", "time_to_quality", "quality", "input_wait"),
-    *("gpu_power", "gpu_utilisation", "cpu_cores", "setup", "compile", "spread"),
+    *("peak_device_memory", "files_read", "shards_written", "batches_delivered", "time_to_quality"),
+    *("quality", "input_wait", "gpu_power", "gpu_utilisation", "cpu_cores", "setup", "compile", "spread"),
     *("step_histogram", "step_ecdf", "step_trace", "telemetry"),
 )
 BUNDLE_FORMATS = ("oci", "sif", "sqsh", "none")

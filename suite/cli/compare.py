@@ -2,6 +2,7 @@
 
 Two results, or one with the history of its key and machine: every difference first, then the ratio B / A
 with its 95 % interval. Three or more results: the fastest first, and each of the others compared with it.
+With loads and other runs: the share that the run on real data reaches of min(synthetic, load).
 
 Exit codes: 0 compared, and the gate, if requested, holds · 1 a result is rejected, withdrawn or has no
 score · 2 usage or internal error · 4 not comparable · 5 the gate fails: slower by more than --fail-slower ·
@@ -50,7 +51,7 @@ def main(args: argparse.Namespace) -> int:
     if args.baseline is not None:
         return with_history(args)
     if len(args.results) > 2:
-        return ranked(args)
+        return input_bound(args) if len(set(map(_is_load, args.results))) == 2 else ranked(args)
     return with_each_other(args, args.results)
 
 
@@ -120,6 +121,39 @@ def ranked(args: argparse.Namespace) -> int:
             for row in found.rows[1:]
         ],
     )
+    return COMPARED
+
+
+def _is_load(path: Path) -> bool:
+    """Whether the result in ``path`` has the run id of a load; its log decides later."""
+    from suite.contract import LOAD_PHASES
+
+    return any(f"-{phase}-" in path.resolve().name for phase in LOAD_PHASES)
+
+
+def input_bound(args: argparse.Namespace) -> int:
+    """Compare a run on real data with the slower of its load and its run on synthetic batches."""
+    from suite.compare.input_bound import input_bounds
+    from suite.compare.result_row import checked_rows
+    from suite.report.compare_text import TextLine
+    from suite.report.junit import PASSED, JunitCase
+
+    rows = checked_rows(args.results)
+    if unscored := [row for row in rows if not row.metrics]:
+        first = unscored[0]
+        print(f"compare: {first.run_id} has no score: {first.status}: {first.why}", file=sys.stderr)
+        return REJECTED
+    found = input_bounds(rows)
+    if not found:
+        text = (
+            "NOT COMPARABLE: beside a load, expected a run on real data and one on synthetic data of its "
+            "workload, framework, phase, batch, loader, storage format, threads and machine, found others"
+        )
+        print(f"compare: {text}", file=sys.stderr)
+        _junit(args, [])
+        return UNLIKE
+    show(args, [TextLine(one.sentence) for one in found], {"input_bounds": [one.as_dict() for one in found]})
+    _junit(args, [JunitCase(f"input bound of {one.run_id}", PASSED, one.sentence) for one in found])
     return COMPARED
 
 

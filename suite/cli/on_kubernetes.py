@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from suite.cli.guard import relative
 from suite.cli.on_slurm import node_of
-from suite.contract import BENCHMARK
+from suite.contract import CONVERSION
 from suite.launch import kubernetes
 from suite.launch.slurm import login_scale, node_command
 from suite.plan.errors import BadConfiguration, Unsupported
@@ -25,7 +25,7 @@ FOLDER = "kubernetes"  # under results_dir
 
 def write_run(settings: Settings, options: KubernetesOptions) -> int:
     """Write the JobSet of the run of ``settings``; returns 0. Raises a Refusal."""
-    if settings.kind != BENCHMARK:
+    if settings.kind == CONVERSION:
         raise Unsupported(
             "launcher: kubernetes runs benchmarks; convert a dataset with LAUNCHER=local or slurm"
         )

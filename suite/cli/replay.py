@@ -176,8 +176,8 @@ def _first_steps(args: argparse.Namespace) -> int:
     if refused(value):
         return print_rejection(value)
     record = record_of(raw)
-    if record.conversion is not None:
-        raise UsageError("expected a run of train or infer, found a conversion: it computes no steps")
+    if not record.computes:
+        raise UsageError(f"expected a run of train or infer, found a {record.kind}: it computes no steps")
     out = output_folder(args, raw, f"first-steps-{args.framework or record.key.framework}", _digest(raw))
     items: list[ComparedItem] = recompute(
         record, replay_options(args, out), args.framework or record.key.framework, args.steps, args.threads

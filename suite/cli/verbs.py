@@ -149,7 +149,7 @@ _ALL = (
             *(only("workload"), only("framework"), only("phase"), only("precision"), only("scale")),
             Option("division", "this division alone", run.DIVISION.values),
             Option("data", "this kind of data alone", ("real", "synthetic")),
-            Option("mode", "this mode alone", ("throughput", "quality", "conversion")),
+            Option("mode", "this mode alone", ("throughput", "quality", "conversion", "load")),
             Option(
                 "since", "only results that began since: 2026-11-24, 2026-11-24T07:30 (UTC), 12h or 7d ago",
                 metavar="TIME", type=since,

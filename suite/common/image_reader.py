@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -22,7 +23,6 @@ U8 = NDArray[np.uint8]
 Box = tuple[int, int, int, int]  # left, upper, right, lower, in pixels; the last two are excluded
 
 AHEAD = 8  # batches that a reader may start beyond the one in use; a run with a cold cache may start ten
-QUEUED = 2  # parts of batches that a loader queues for each worker process: the default of DataLoader
 
 
 class Item(NamedTuple):
@@ -57,38 +57,6 @@ class View(NamedTuple):
 ShapedItem = tuple[Item, tuple[int, int]]  # an image, and its shape in the batch
 
 
-class Parts:
-    """A batch sampler for loaders with worker processes; it splits each request into at most ``parts`` parts.
-
-    ``counts`` holds the number of parts of each request handed out, to join the parts to batches again.
-    """
-
-    def __init__(self, parts: int) -> None:
-        self.parts = parts
-        self.counts: deque[int] = deque()
-        self._requests: Iterable[Request] = ()
-
-    def begin(self, requests: Iterable[Request]) -> None:
-        """Set the requests of the next iteration."""
-        self.counts, self._requests = deque(), requests
-
-    def __iter__(self) -> Iterator[list[ShapedItem]]:
-        for request in self._requests:
-            parts = np.array_split(np.arange(len(request.items)), min(self.parts, len(request.items)))
-            self.counts.append(len(parts))
-            for part in parts:
-                yield [(request.items[at], request.shape) for at in part]
-
-
-def parts_and_workers(batch: int, threads: int, ahead: int) -> tuple[int, int]:
-    """The parts of a batch, and the worker processes, of a loader that queues ``QUEUED`` parts per worker.
-
-    Several workers share a batch, since the reader may start at most ``ahead`` whole batches.
-    """
-    parts = min(batch, -(-QUEUED * threads // ahead)) if ahead else 1
-    return parts, min(threads, ahead * parts // QUEUED)
-
-
 class Images(Protocol):
     """The images of a dataset; ``fill`` is the colour (R, G, B) of the padding beyond their edges."""
 
@@ -105,6 +73,15 @@ class Images(Protocol):
 
     def view(self, item: Item, width: int, height: int) -> View:
         """The transformation of the image, whose size is ``width`` x ``height``."""
+
+
+def stored_bytes(images: Images, request: Request) -> int:
+    """The bytes of the encoded images of ``request``; those in shards are read again."""
+    size = 0
+    for item in request.items:
+        path = images.file(item)
+        size += len(images.content(item)) if path is None else Path(path).stat().st_size
+    return size
 
 
 class Reader(Protocol):

@@ -24,7 +24,9 @@ def render(images: Images, item: Item, shape: tuple[int, int]) -> U8:
         image = image.crop(view.box)
     if view.size != image.size:
         image = image.resize(view.size, Image.Resampling.BILINEAR)
-    return to_shape(np.asarray(image), view, shape, images.fill)
+    if view.flipped:  # Pillow mirrors four bytes at a time, numpy one
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return to_shape(np.asarray(image), view._replace(flipped=False), shape, images.fill)
 
 
 class Reader(ReadAhead):

@@ -41,7 +41,7 @@ _LONGEST_REASON = 600  # characters of a withdrawal
 class ResultRow:
     """One result: which table it belongs to, its status, and its metrics where it has a score."""
 
-    group: tuple[str, str, str]  # division, data, mode; of a conversion "conversion" instead of the mode
+    group: tuple[str, str, str]  # division, data, mode; without a model the kind of job instead of the mode
     key: dict[str, Any]
     status: str  # accepted | flagged | rejected | withdrawn | OOM | aborted | incomplete | error
     why: str
@@ -164,7 +164,7 @@ def row_of(folder: Path, verdict: Verdict | None = None, registry: Registry | No
         rules=header["rules"]["version"],
         ranks=slow_rank_text(record) if scored else "",
         started=record.header.wall,
-        settings=facts_by_group(record)[SETTINGS],
+        settings=_settings(record),
         machine=identity(facts(record, "outside")),
     )
 
@@ -180,7 +180,15 @@ def _group_key_and_limits(record: Record) -> tuple[tuple[str, str, str], dict[st
     key["batch_per_device"] = key.pop("batch")
     storage = record.header["settings"].get("storage")
     text = conditions_text(limits, record.header["loader"], storage, counts_of(record))
-    return (record.division, key.pop("data"), record.mode), key, text
+    if not record.computes:
+        del key["precision"]  # of a model
+    return (record.division, key.pop("data"), record.mode if record.computes else record.kind), key, text
+
+
+def _settings(record: Record) -> dict[str, Any]:
+    """The settings beside the key. A storage format other than files is one of them."""
+    storage = record.header["settings"].get("storage") if record.conversion is None else None
+    return {**facts_by_group(record)[SETTINGS], **({} if storage is None else {"storage": storage})}
 
 
 def _row_without_record(

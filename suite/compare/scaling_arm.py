@@ -39,7 +39,7 @@ def scaling_arm(path: Path) -> dict[str, Any]:
     """The verdict on the result in ``path`` and, where it has a score of a benchmark, its data for a set."""
     verdict = check_result(path)
     record = verdict.record
-    usable = record is not None and verdict.scored and record.conversion is None and record.throughput
+    usable = record is not None and verdict.scored and record.computes and record.throughput
     return {
         "verdict": verdict.as_dict(),
         "arm": _arm(record) if record is not None and usable else None,

@@ -4,6 +4,8 @@ from suite.contract.key import (
     BENCHMARK,
     CONVERSION,
     INDEPENDENT,
+    LOAD,
+    LOAD_PHASES,
     MEASURED_STEPS,
     STEPS,
     WARMUP_STEPS,
@@ -19,12 +21,14 @@ from suite.contract.key import (
     units_of_window,
 )
 from suite.contract.network import Network
-from suite.contract.protocols import Arrivals, Data, Exchange, Framework, Pair, Specification
+from suite.contract.protocols import Arrivals, Data, Exchange, Framework, ImageData, Pair, Specification
 
 __all__ = [
     "BENCHMARK",
     "CONVERSION",
     "INDEPENDENT",
+    "LOAD",
+    "LOAD_PHASES",
     "MEASURED_STEPS",
     "STEPS",
     "WARMUP_STEPS",
@@ -35,6 +39,7 @@ __all__ = [
     "Data",
     "Exchange",
     "Framework",
+    "ImageData",
     "Job",
     "Key",
     "LostRank",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -12,7 +12,9 @@ from suite.contract.network import Network
 WARMUP_STEPS = 10
 MEASURED_STEPS = 100
 STEPS = WARMUP_STEPS + MEASURED_STEPS  # of a repeat, unless the run states another length of its window
-BENCHMARK, CONVERSION = "benchmark", "conversion"  # the kinds of jobs
+BENCHMARK, CONVERSION, LOAD = "benchmark", "conversion", "load"  # the kinds of jobs
+# The phases of a load, and the phase whose batches each reads.
+LOAD_PHASES = {"load": "train", "load_infer": "infer"}
 INDEPENDENT = "independent"  # the strategy of ranks that exchange nothing
 
 
@@ -33,7 +35,7 @@ class Key:
 
     workload: str
     framework: str
-    phase: str  # train | infer
+    phase: str  # train | infer; load | load_infer of a load
     scenario: str  # offline | single_stream (infer); offline for train
     precision: str  # fp32 | tf32 | bf16 | fp16; fp64 in equivalence tests only
     batch: int  # per device and step
@@ -49,6 +51,16 @@ class Key:
     def exchanges(self) -> bool:
         """Whether the ranks exchange gradients."""
         return self.devices > 1 and self.phase == "train" and self.strategy != INDEPENDENT
+
+    @property
+    def loads(self) -> bool:
+        """Whether the input pipeline runs alone, without a model."""
+        return self.phase in LOAD_PHASES
+
+    @property
+    def of_batches(self) -> Key:
+        """The key of the benchmark that takes the same batches; itself, but for a load."""
+        return replace(self, phase=LOAD_PHASES.get(self.phase, self.phase))
 
 
 def node_of_rank(rank: int, nodes: int, world_size: int) -> int:

@@ -94,6 +94,13 @@ class Data(Protocol):
         """The batches of the quality evaluation, always in the same order."""
 
 
+class ImageData(Data, Protocol):
+    """The data of a workload that reads image files: those whose ``LOADERS`` are more than native."""
+
+    def stored_bytes(self, step: int) -> int:
+        """The bytes of the encoded images of the rank's batch of ``step``, without decoding them."""
+
+
 class Scaling(Protocol):
     """Loss scaling (fp16), or its absence."""
 

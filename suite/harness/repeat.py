@@ -9,7 +9,7 @@ from time import monotonic_ns
 from typing import Any
 
 from suite.containers.engines.attestation import Attestation, EngineProblem
-from suite.contract import CONVERSION, WARMUP_STEPS, ConversionKey, Key, node_of_rank
+from suite.contract import BENCHMARK, CONVERSION, LOAD, WARMUP_STEPS, ConversionKey, Key, node_of_rank
 from suite.harness.session import SETUP_S, STEPS_S, Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.log.nulls import null_paths
@@ -24,6 +24,7 @@ REPORTED = (  # fields of the worker's report that are logged unchanged
     *("input_wait_ns", "cpu_time_ns", "storage_bytes", "threads", "memory", "dtypes", "modules_digest"),
 )
 OPTIONAL = ("loss_scale", "exchange_clock")  # only in fp16 training; only of ranks that record arrivals
+_SIZES = ("bytes_in", "bytes_out")  # of each step of a job without a model
 KNOWN_CAUSES = {"memory.peak_device_bytes": "this device has no memory separate from the host"}
 NOT_STARTED = "the worker did not start"
 NO_EXCHANGE = "no ranks exchange gradients"
@@ -32,10 +33,16 @@ ARRIVALS_UNKNOWN = (
     "or the clock was set, or the pair does not record it"
 )
 NO_GRADIENT_NORM = "the step of this pair computes no gradient norm"
-_NO_MODEL = "a conversion has no model"
-NULL_IN_CONVERSION = {
-    **{f"parameters.{at}": _NO_MODEL for at in ("initial", "step_10", "final")},
-    "input_wait_ns": "reading is part of the steps of a conversion",
+_PARAMETERS = tuple(f"parameters.{at}" for at in ("initial", "step_10", "final"))
+NULL_WITHOUT_MODEL = {  # the reasons of nulls by kind of job
+    CONVERSION: {
+        **dict.fromkeys(_PARAMETERS, "a conversion has no model"),
+        "input_wait_ns": "reading is part of the steps of a conversion",
+    },
+    LOAD: {
+        **dict.fromkeys(_PARAMETERS, "a load has no model"),
+        "input_wait_ns": "a step of a load is nothing but the wait for its batch: 100 % of the window",
+    },
 }
 
 
@@ -164,7 +171,15 @@ def run_throughput(session: Session, repeat: int) -> Completed:
         data = {name: found[name] for name in ("operation", "sizes", "ended")}
         where = {"rank": rank, "node": node_of_rank(rank, len(ahead), len(ends))}
         session.log.event("exchange_sweep", {**where, **data, "reasons": {}}, repeat)
-    return log_repeat_end(session, repeat, ends[0], window, receipt, sum(units[WARMUP_STEPS:]), nulls)
+    sums = _sums(session.plan.kind, steps)
+    return log_repeat_end(session, repeat, window, receipt, sum(units[WARMUP_STEPS:]), sums, nulls)
+
+
+def _sums(kind: str, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The bytes of the measured ``steps`` of all ranks, under the name of the kind; empty for a benchmark."""
+    if kind == BENCHMARK:
+        return {}
+    return {kind: {name: sum(sum(rank[name][WARMUP_STEPS:]) for rank in steps) for name in _SIZES}}
 
 
 def _sweeps(session: Session, repeat: int, worker: WorkerProcess) -> list[dict[str, Any]]:
@@ -258,7 +273,8 @@ def log_steps(
     columns = {name: steps[name] for name in ("arrivals", "losses", "gradient_norms", "outputs")}
     key = session.plan.key
     count = WARMUP_STEPS + session.plan.measured_steps
-    sizes = ("bytes_in", "bytes_out") if isinstance(key, ConversionKey) else ()
+    kind = session.plan.kind
+    sizes = () if kind == BENCHMARK else _SIZES
     for name in (
         "timestamps",
         "dispatched",
@@ -288,13 +304,16 @@ def log_steps(
         }
         session.log.event("step", event, repeat)
     train = isinstance(key, Key) and key.phase == "train"
-    job = "a conversion" if sizes else "inference"
+    job = "inference" if kind == BENCHMARK else f"a {kind}"
     exchanges = isinstance(key, Key) and key.exchanges
     why = {
         "arrivals": ("step.exchange_ns", ARRIVALS_UNKNOWN if exchanges else NO_EXCHANGE),
         "losses": ("step.loss", f"{job} has no loss"),
         "gradient_norms": ("step.grad_norm", NO_GRADIENT_NORM if train else f"{job} has no gradients"),
-        "outputs": ("step.output_digest", "training has losses and no outputs"),
+        "outputs": (
+            "step.output_digest",
+            "training has losses and no outputs" if train else f"{job} has no outputs",
+        ),
     }
     reasons = dict(why[name] for name, column in columns.items() if column is None)
     norms = columns["gradient_norms"]
@@ -319,28 +338,27 @@ def log_rank_end(
         "parameters": {"initial": end["initial"], "step_10": end["step_10"], "final": end["final"]},
     }
     reasons = explain_nulls(data, "the kernel does not report it")
-    if session.plan.kind == CONVERSION:
-        reasons |= {path: NULL_IN_CONVERSION[path] for path in reasons if path in NULL_IN_CONVERSION}
+    known = NULL_WITHOUT_MODEL.get(session.plan.kind, {})
+    reasons |= {path: known[path] for path in reasons if path in known}
     session.log.event("rank_end", {**data, "reasons": reasons}, repeat)
 
 
 def log_repeat_end(
     session: Session,
     repeat: int,
-    end: dict[str, Any],
     window: dict[str, int],
     receipt: tuple[int, int],
     units: int,
+    sums: Mapping[str, Any],
     nulls: dict[str, str],
 ) -> Completed:
     """Log the end of the repeat: its ``window`` and when the harness received its events (``receipt``).
 
-    ``end`` is the report of rank 0; a conversion has no other rank.
+    ``sums`` are further fields: the bytes of a job without a model.
     """
     data: dict[str, Any] = {"outcome": "completed", **window_times(session, window, receipt)}
     data |= {"units": units, "steps": session.plan.measured_steps}
-    if session.plan.kind == CONVERSION:
-        data["conversion"] = end["conversion"]
+    data |= sums
     session.log.event("repeat_end", {**data, "reasons": nulls}, repeat)
     return Completed(data["window"]["ns"], units)
 

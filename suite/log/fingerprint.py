@@ -56,7 +56,7 @@ def bitwise_class(record: Record) -> str | None:
     event, image = record.fingerprint, record.header["image"]
     first = record.repeats[0] if record.repeats else None
     inside, outside = (None, None) if first is None else (first.env("inside"), first.env("outside"))
-    if event is None or record.conversion is not None or event["nondeterministic"]:
+    if event is None or not record.computes or event["nondeterministic"]:
         return None
     if inside is None or outside is None:
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from suite.contract import CONVERSION, ConversionKey, Key
+from suite.contract import BENCHMARK, CONVERSION, ConversionKey, Key
 from suite.log import statistics
 from suite.log.files import Changes
 
@@ -303,22 +303,27 @@ class Record(EventHolder):
 
     @property
     def kind(self) -> str:
-        """The kind of the job: benchmark or conversion."""
+        """The kind of the job: benchmark, load or conversion."""
         return str(self.header.data["kind"])
+
+    @property
+    def computes(self) -> bool:
+        """Whether a model ran: in a benchmark, but not in a load or a conversion."""
+        return self.kind == BENCHMARK
 
     @cached_property
     def key(self) -> Key:
-        """What a benchmark measured; KeyError for a conversion."""
+        """What a benchmark or a load measured; KeyError for a conversion."""
         return Key(**self.header.data["key"])
 
     @cached_property
     def conversion(self) -> ConversionKey | None:
-        """What a conversion measured; None for a benchmark."""
+        """What a conversion measured; None for any other job."""
         return ConversionKey(**self.header.data["conversion"]) if self.kind == CONVERSION else None
 
     @property
     def subject(self) -> Key | ConversionKey:
-        """What was measured: the key of the benchmark or of the conversion."""
+        """What was measured: the key of the job."""
         return self.conversion or self.key
 
     @property

@@ -59,7 +59,7 @@ def curves_of(record: Record) -> dict[str, Any]:
 
 
 def _steps(record: Record, done: Sequence[Repeat]) -> tuple[list[list[list[int]]], str]:
-    if record.conversion is not None or record.mode == "quality":
+    if not record.computes or record.mode == "quality":
         return [], "only throughput runs of a benchmark have measured steps"
     if not record.pooled_ns:
         return [], f"timestamps of kind {record.timestamp_kind} do not state when a step ended"

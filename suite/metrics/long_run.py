@@ -68,8 +68,8 @@ def _too_few(record_repeats: int, steps: int) -> str:
 
 def _drifts(record: Record, done: Sequence[Repeat], steps: int) -> list[float] | str:
     """Percent that steps of equal work get slower in 1,000 steps, for each repeat: the mean of its ranks."""
-    if record.conversion is not None:
-        return "shards are written in parallel: the time between two timestamps is not that of one shard"
+    if not record.computes:
+        return "jobs without a model work in parallel: the time between two timestamps is not that of a step"
     if why := _too_few(len(done), steps):
         return why
     if record.timestamp_kind == "host_dispatch":

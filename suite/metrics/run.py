@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from suite.contract import CONVERSION, LOAD
 from suite.log import statistics
 from suite.log.model import Data, Record, Repeat
 from suite.log.units import count
@@ -18,6 +19,12 @@ from suite.metrics.long_run import long_run_metrics
 from suite.metrics.machine import at, device_name, devices
 from suite.metrics.metric import Metric, end_of, largest, mean_seconds, missing, ratio, reason_of
 from suite.workloads import specification
+
+_OUT = {CONVERSION: "shards_written", LOAD: "batches_delivered"}
+NOT_OF_ONE = {  # why a step of a job without a model has no duration of its own
+    CONVERSION: "shards are written in parallel: the time between two timestamps is not that of one shard",
+    LOAD: "batches are read in parallel: the time between two timestamps is not that of one batch",
+}
 
 
 def unit(record: Record) -> str:
@@ -44,8 +51,12 @@ def title(record: Record) -> str:
     else:
         device = name if key.devices == 1 else f"{key.devices} ranks, {name}"
     batch = f"batch {key.batch}" + (" per device" if key.devices > 1 else "")
+    what = f"{key.phase}{scenario}, {key.precision}"
+    if not record.computes:
+        loader = at(record.header.data, "loader")
+        what = f"{key.phase} (the input pipeline alone, no model), loader {loader}"
     return (
-        f"{key.workload} {key.variant}, {key.framework}, {key.phase}{scenario}, {key.precision}, "
+        f"{key.workload} {key.variant}, {key.framework}, {what}, "
         f"{key.scale} scale, {batch} on {device}; {key.data} data"
         f"{f' from {storage}' if storage else ''}, {key.cache} cache; {f'{counts}; ' if counts else ''}"
         f"{record.division} division"
@@ -63,8 +74,8 @@ def metrics_of(record: Record) -> dict[str, Metric]:
         if record.mode == "quality"
         else {**_speed(record), **_steps(record), **_loss(record, done)}
     )
-    if record.conversion is not None:
-        metrics |= _conversion([repeat.end.data for repeat in done if repeat.end is not None])
+    if not record.computes:
+        metrics |= _bytes(record.kind, [repeat.end.data for repeat in done if repeat.end is not None])
     many, ranks = f"over {count(len(done), 'repeat')}", len(done[0].reports)
     metrics["peak_host_memory_bytes"] = largest(
         [[report.data for report in repeat.reports] for repeat in done],
@@ -121,9 +132,8 @@ def _speed(record: Record) -> dict[str, Metric]:
 
 def _steps(record: Record) -> dict[str, Metric]:
     names = {percent: f"step_p{percent}_ms" for percent in (50, 90, 99)}
-    if record.conversion is not None:
-        why = "shards are written in parallel: the time between two timestamps is not that of one shard"
-        return dict.fromkeys(names.values(), missing(why))
+    if not record.computes:
+        return dict.fromkeys(names.values(), missing(NOT_OF_ONE[record.kind]))
     pooled = record.pooled_ns
     if not pooled:
         why = "timestamps of kind host_dispatch state when a step was enqueued, not when it ended"
@@ -139,7 +149,7 @@ def _steps(record: Record) -> dict[str, Metric]:
 
 def _loss(record: Record, done: Sequence[Repeat]) -> dict[str, Metric]:
     """Loss of step 0, and of the last step with the most similar work, because losses depend on the work."""
-    if record.conversion is not None or record.key.phase != "train":
+    if not record.computes or record.key.phase != "train":
         return {}
     trained = [repeat for repeat in done if repeat.steps]
     return {
@@ -167,13 +177,13 @@ def _mean_loss(done: Sequence[Repeat], steps: Sequence[tuple[Repeat, int]]) -> M
     return Metric(sum(losses) / len(losses), note=f"{where}, mean of {len(losses)} repeats")
 
 
-def _conversion(ends: Sequence[Data]) -> dict[str, Metric]:
-    """Bytes of files read and of shards written, per repeat and per second."""
+def _bytes(kind: str, ends: Sequence[Data]) -> dict[str, Metric]:
+    """Bytes of files read, and of shards written or batches delivered, per repeat and per second."""
     windows = sum(end["window"]["ns"] for end in ends)
     many = f"in a window, mean of {count(len(ends), 'repeat')}"
     metrics = {}
-    for direction, name in (("in", "files_read"), ("out", "shards_written")):
-        sizes = [at(end, f"conversion.bytes_{direction}") for end in ends]
+    for direction, name in (("in", "files_read"), ("out", _OUT[kind])):
+        sizes = [at(end, f"{kind}.bytes_{direction}") for end in ends]
         total = None if None in sizes or windows <= 0 else sum(sizes)
         absent = missing("the log has no number of bytes for a repeat")
         metrics[f"{name}_bytes"] = absent if total is None else Metric(total // len(ends), "bytes", note=many)

@@ -14,7 +14,7 @@ def slow_rank_text(record: Record) -> str:
 
     Empty where no ranks exchange gradients, and in quality runs, which log no steps.
     """
-    if record.conversion is not None or not record.key.exchanges or record.mode == "quality":
+    if not record.computes or not record.key.exchanges or record.mode == "quality":
         return ""
     done = [repeat for repeat in record.repeats if repeat.end is not None]
     known = [one for one in map(repeat_lateness, done) if one is not None]

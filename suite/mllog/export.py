@@ -62,8 +62,8 @@ def export(path: Path) -> dict[str, Any]:
         return value | {"mllog": None, "why_not": "the result is rejected"}
     if not verdict.scored:
         return value | {"mllog": None, "why_not": "the result has no score"}
-    if record.conversion is not None:
-        return value | {"mllog": None, "why_not": "the result is a conversion, and MLPerf has none"}
+    if not record.computes:
+        return value | {"mllog": None, "why_not": f"the result is a {record.kind}, and MLPerf has none"}
     description: dict[str, Any] = {}
     if SYSTEM in record.files:
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from suite import __version__
 from suite import rules as rulebook
 from suite.checker import Finding, check_header
-from suite.contract import CONVERSION, WARMUP_STEPS, ConversionKey
+from suite.contract import CONVERSION, LOAD, WARMUP_STEPS, ConversionKey
 from suite.log.canonical import encode, sha256_hex
 from suite.plan.code import current_code_digest, current_git_state
 from suite.plan.custom import NO_CUSTOM_CODE, CustomCode, changes_patch
@@ -90,7 +90,7 @@ def build_header(
     attempt: int,
     differences: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
-    """The data of the log's first event, for both kinds of job, before the rules check it."""
+    """The data of the log's first event, for every kind of job, before the rules check it."""
     settings = settings_of(plan, custom, changes)
     git, unknown = current_git_state()
     reasons = dict(unknown)
@@ -147,13 +147,14 @@ def _kind_fields(plan: Plan, rules: Rules, reasons: dict[str, str]) -> dict[str,
     """The fields that only this kind of job has. Reasons of nulls are added to ``reasons``."""
     if isinstance(plan.key, ConversionKey):
         return {CONVERSION: asdict(plan.key)}
+    fields = {"key": asdict(plan.key), "mode": plan.settings.mode, "loader": plan.settings.loader}
+    if plan.kind == LOAD:
+        return fields
     initial = rules.initial_parameters(plan.key, plan.settings.mode)
     if initial is None:
         reasons["initial_parameters"] = "the rules hold no digest of the initial parameters of this run"
     return {
-        "key": asdict(plan.key),
-        "mode": plan.settings.mode,
-        "loader": plan.settings.loader,
+        **fields,
         "hyper": dict(plan.hyper),
         "initial_parameters": initial,
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from suite import workloads
-from suite.contract import INDEPENDENT
+from suite.contract import INDEPENDENT, LOAD_PHASES
 from suite.contract.traits import framework_names, storage_formats, traits_of
 
 AUTO, MAX = "auto", "max"
@@ -124,8 +124,9 @@ RUN_OPTIONS = (
     WORKLOAD,
     FRAMEWORK,
     Option(
-        "phase", "training or inference; `make preprocess` converts datasets (docs/data.md)",
-        ("train", "infer"), default="train",
+        "phase", "training or inference; `load`, `load_infer`: the input pipeline of either alone, without a "
+        "model; `make preprocess` converts datasets (docs/data.md)",
+        ("train", "infer", *LOAD_PHASES), default="train",
     ),
     Option(
         "scenario", "of inference; `single_stream`: batch 1, the next step starts when the output is there",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.containers.engines.container import Limits
-from suite.contract import CONVERSION, ConversionKey, Key, run_id_parts
+from suite.contract import BENCHMARK, CONVERSION, ConversionKey, Key, run_id_parts
 from suite.plan.machine import Gpu
 from suite.plan.settings import Settings
 
@@ -24,7 +24,7 @@ class Plan:
 
     settings: Settings
     run_id: str
-    key: Key | ConversionKey  # a benchmark has a Key, a conversion a ConversionKey
+    key: Key | ConversionKey  # a conversion has a ConversionKey
     division: str
     rules_version: str
     runtime: str
@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def kind(self) -> str:
-        """The kind of the job: benchmark or conversion."""
+        """The kind of the job: benchmark, load or conversion."""
         return self.settings.kind
 
     @property
@@ -73,7 +73,7 @@ class Plan:
     @property
     def fingerprint(self) -> bool:
         """Whether a fingerprint is computed after repeat 0."""
-        return self.settings.fingerprint and self.settings.mode == "throughput" and self.kind != CONVERSION
+        return self.settings.fingerprint and self.settings.mode == "throughput" and self.kind == BENCHMARK
 
     @property
     def scratch_root(self) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 from suite.containers.engines.native import WorkerCommand
 from suite.containers.engines.workers import Workers
-from suite.contract import BENCHMARK, CONVERSION, STEPS, ConversionKey, Key, units_of_window
+from suite.contract import CONVERSION, STEPS, ConversionKey, Key, units_of_window
 from suite.contract.seeds import seed_of
 from suite.plan.custom import CustomCode
 from suite.plan.plan import Plan
@@ -63,7 +63,7 @@ class Resources:
                 **paths,
             }
         return {
-            "kind": BENCHMARK,
+            "kind": plan.kind,
             "key": asdict(plan.key),
             "mode": plan.settings.mode,
             "seed": seed,
@@ -123,7 +123,7 @@ class PreparedRun:
         key = self.plan.key
         if isinstance(key, ConversionKey):
             return (key.batch,) * STEPS  # the first 110 shards are full
-        usual = specification(key.workload).units(key, self.seed(repeat))
+        usual = specification(key.workload).units(key.of_batches, self.seed(repeat))
         return units_of_window(usual, self.plan.measured_steps)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from suite import rules as rulebook
 from suite.common.support import loaders, unsupported
 from suite.containers.engines import choice as engines
-from suite.contract import CONVERSION, INDEPENDENT, Key, Specification
+from suite.contract import CONVERSION, INDEPENDENT, LOAD, Key, Specification
 from suite.contract.traits import traits_of
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
@@ -23,6 +23,7 @@ from suite.plan.errors import (
     did_you_mean,
     one_of,
 )
+from suite.plan.load import require_loadable
 from suite.plan.machine import Machine, select_gpus
 from suite.plan.options import AUTO
 from suite.plan.plan import Plan, new_run_id
@@ -165,7 +166,7 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
         return "real"
     if settings.data != "auto":
         return settings.data
-    if settings.storage != "files" or scale == "mini":
+    if settings.storage != "files" or scale == "mini" or settings.kind == LOAD:
         return "real"
     try:
         ready = available(spec.DATASETS[scale], settings.data_root)
@@ -185,7 +186,7 @@ def _with_countable_units(settings: Settings, spec: Specification, key: Key, why
     if settings.mode != "throughput":
         return key
     try:
-        spec.units(key, 0)
+        spec.units(key.of_batches, 0)
     except ValueError as error:
         if settings.data != "auto" or key.scale == "mini":
             raise BadConfiguration(f"batch or data: {error}") from error
@@ -221,9 +222,10 @@ def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
 def _strategy(settings: Settings) -> str:
     """How the ranks exchange gradients; Unsupported for what the framework cannot do."""
     asked = settings.strategy
-    if settings.devices == 1 or settings.phase == "infer":
+    if settings.devices == 1 or settings.phase != "train":
         if asked not in (AUTO, INDEPENDENT):
-            why = "one device" if settings.devices == 1 else "inference"
+            others = "a load" if settings.kind == LOAD else "inference"
+            why = "one device" if settings.devices == 1 else others
             raise BadConfiguration(f"strategy: {why} exchanges no gradients, found {asked}; leave it out")
         return INDEPENDENT
     traits = traits_of(settings.framework)
@@ -261,6 +263,8 @@ def _default_batch(settings: Settings, spec: Specification, scale: str) -> int:
 
 
 def _require_possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
+    if settings.kind == LOAD:
+        require_loadable(settings, key)
     if settings.mode == "quality" and settings.phase != "train":
         raise BadConfiguration(f"mode: quality trains to a target, found phase={settings.phase}")
     if key.precision not in specification(key.workload).PRECISIONS:

@@ -10,7 +10,7 @@ from typing import Any
 
 from suite import workloads
 from suite.containers.engines.container import Limits
-from suite.contract import BENCHMARK
+from suite.contract import BENCHMARK, LOAD, LOAD_PHASES
 from suite.plan.errors import BadConfiguration, did_you_mean, one_of
 from suite.plan.kubernetes_options import KubernetesOptions
 from suite.plan.kubernetes_options import parse as parse_kubernetes
@@ -78,7 +78,7 @@ class Settings:
     cache_dir: Path
     overrides: tuple[str, ...] = field(default=())
     batch_max: bool = False  # search the largest batch that fits
-    kind: str = BENCHMARK  # of the job: benchmark or conversion
+    kind: str = BENCHMARK  # of the job: benchmark, load or conversion
 
     @property
     def counts_given(self) -> bool:
@@ -144,7 +144,7 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str
         fast=_flag("framework.fast", framework["fast"]),
         hyper=_hyper(tree["workload"].get("hyper")),
         overrides=overrides,
-        kind=kind,
+        kind=LOAD if kind == BENCHMARK and checked["phase"] in LOAD_PHASES else kind,
         **checked,
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from suite.audit.items import ComparedItem
 from suite.audit.replay import identity
-from suite.contract import CONVERSION
+from suite.contract import BENCHMARK
 from suite.harness.run import Outcome, execute
 from suite.plan import prepare
 from suite.plan.code import current_code_digest
@@ -84,8 +84,8 @@ def prepare_replay(
 
 
 def _require_replayable(header: Mapping[str, Any]) -> None:
-    if header["kind"] == CONVERSION or header["mode"] != "throughput":
-        found = "a conversion" if header["kind"] == CONVERSION else f"mode {header['mode']}"
+    if header["kind"] != BENCHMARK or header["mode"] != "throughput":
+        found = f"a {header['kind']}" if header["kind"] != BENCHMARK else f"mode {header['mode']}"
         raise Unsupported(f"audit-replay: expected a throughput run of train or infer, found {found}")
     version = header["rules"]["version"]
     if version not in ("practice", LATEST):

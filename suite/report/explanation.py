@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from suite.contract import CONVERSION, LOAD
 from suite.log.model import Record
 from suite.log.safe import safe
 from suite.metrics.metric import Metric
@@ -16,8 +17,9 @@ def explain_speed(record: Record) -> str:
     metrics = metrics_of(record)
     if not metrics:
         return "no repeat was completed"
-    if record.conversion is not None:
-        return "; ".join([_conversion(metrics), _throttled(metrics)])
+    if not record.computes:
+        out = {CONVERSION: ("shards_written", "written"), LOAD: ("batches_delivered", "delivered")}
+        return "; ".join([_bytes(metrics, *out[record.kind]), _throttled(metrics)])
     parts = [
         _limit(physical_limit(record)),
         _part(metrics["input_wait_percent"], "waited for input {} of the window", "input wait unknown"),
@@ -28,14 +30,14 @@ def explain_speed(record: Record) -> str:
     return "; ".join(parts)
 
 
-def _conversion(metrics: Mapping[str, Metric]) -> str:
-    """The rates at which a conversion read and wrote, and the cores that it used."""
-    read, written = metrics["files_read_mb_per_s"], metrics["shards_written_mb_per_s"]
+def _bytes(metrics: Mapping[str, Metric], out: str, done: str) -> str:
+    """The rates at which a job without a model read and wrote, and the cores that it used."""
+    read, written = metrics["files_read_mb_per_s"], metrics[f"{out}_mb_per_s"]
     cores = metrics["cpu_worker_cores"]
     used = "an unknown share of the cores" if cores.value is None else f"{cores.value:.3g} cores"
     if read.value is None or written.value is None:
         return f"bytes unknown: {safe(read.reason)}"
-    return f"{read.value:,.4g} MB/s read and {written.value:,.4g} MB/s written with {used}"
+    return f"{read.value:,.4g} MB/s read and {written.value:,.4g} MB/s {done} with {used}"
 
 
 def _limit(share: Metric) -> str:

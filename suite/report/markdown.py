@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from suite.contract import CONVERSION
+from suite.compare.input_bound import input_bounds
+from suite.contract import CONVERSION, LOAD
 from suite.log.units import count, significant
-from suite.report.cells import markdown_table, ranks_text
+from suite.report.cells import escaped, markdown_table, ranks_text
+from suite.report.summary_text import kind_text
 from suite.report.table import show
 
 if TYPE_CHECKING:
     from suite.compare.result_row import ResultRow
     from suite.report.summary import Table
 
+_SENTENCE = 600  # characters
 _COMPARE = (
     "Rows compare only where the benchmark and its limits are the same; framework and device may differ.\n"
 )
@@ -23,9 +26,10 @@ def to_markdown(tables: Sequence[Table]) -> str:
     """A heading and a table for each group."""
     parts = []
     for table in tables:
-        kind = "conversions" if table.mode == CONVERSION else f"{table.data} data, {table.mode} mode"
-        parts.append(f"## {table.division} division, {kind}\n")
+        parts.append(f"## {table.division} division, {kind_text(table)}\n")
         parts.append("\n".join(markdown_table(*_markdown_rows(table))) + "\n")
+    bounds = input_bounds(row for table in tables for row in table.rows)
+    parts += ["".join(f"- {escaped(one.sentence, _SENTENCE)}\n" for one in bounds)] if bounds else []
     return "\n".join([_COMPARE, *parts]) if parts else "No results found.\n"
 
 
@@ -35,13 +39,15 @@ def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
         heads += ["quality", "target", "less fp32", "time to quality"]
     elif table.mode == CONVERSION:
         heads += ["throughput", "95 % interval", "CV", "files read", "shards written"]
+    elif table.mode == LOAD:
+        heads += ["throughput", "95 % interval", "CV", "files read", "delivered"]
     else:
         heads += ["throughput", "95 % interval", "CV", "step p50", "loss", "GPU use"]
     heads += ["host memory", "device memory", "rules", "status", "run"]
     rows = []
     for row in table.rows:
         cells = [_benchmark(row), str(row.key.get("framework", "")), row.device, _image(row)]
-        cells += {"quality": _quality, CONVERSION: _conversion}.get(table.mode, _throughput)(row)
+        cells += {"quality": _quality, CONVERSION: _bytes, LOAD: _bytes}.get(table.mode, _throughput)(row)
         run = f"{row.submitter}, {row.system}: {row.run_id}" if row.submitter else row.run_id
         status = row.status.replace("_", " ") + (f" ({count(row.flags, 'flag')})" if row.flags else "")
         cells += [
@@ -72,13 +78,14 @@ def _throughput(row: ResultRow) -> list[str]:
     ]
 
 
-def _conversion(row: ResultRow) -> list[str]:
+def _bytes(row: ResultRow) -> list[str]:
+    out = "batches_delivered" if row.group[2] == LOAD else "shards_written"
     return [
         _shown(row, "throughput_per_s") or row.missing_score,
         _interval(row),
         _shown(row, "cv_percent"),
         _shown(row, "files_read_mb_per_s"),
-        _shown(row, "shards_written_mb_per_s"),
+        _shown(row, f"{out}_mb_per_s"),
     ]
 
 

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from suite.compare.input_bound import input_bounds
 from suite.compare.result_row import ResultRow
-from suite.contract import CONVERSION
+from suite.contract import CONVERSION, LOAD
 from suite.log.safe import safe
 from suite.metrics.image import LIMITS
 from suite.report.precision import with_precision_loss
@@ -68,11 +69,17 @@ _CONVERSION_METRICS = (
     *_THROUGHPUT[:4],
     *("files_read_mb_per_s", "shards_written_mb_per_s", "files_read_bytes", "shards_written_bytes"),
 )
+_LOAD_METRICS = (
+    *_THROUGHPUT[:4],
+    *("files_read_mb_per_s", "batches_delivered_mb_per_s", "files_read_bytes", "batches_delivered_bytes"),
+)
+_OF_MODE = {"quality": _QUALITY, CONVERSION: _CONVERSION_METRICS, LOAD: _LOAD_METRICS}
 # The metrics of CSV: of a mode only where a result has this mode, so that no column is always empty.
 _CSV_OF_MODE = {
     "throughput": (*_THROUGHPUT[:4], "step_mean_ms", *_THROUGHPUT[4:]),
     "quality": _QUALITY,
     CONVERSION: _CONVERSION_METRICS,
+    LOAD: _LOAD_METRICS,
 }
 _CSV_COMMON = (
     *(*_COMMON, "cpu_host_cores", "cpu_throttled_percent", "gpu_sm_clock_mhz", "gpu_temperature_c"),
@@ -100,7 +107,7 @@ class Table:
     @property
     def metric_columns(self) -> tuple[str, ...]:
         """The metrics of this table's mode."""
-        return (*{"quality": _QUALITY, CONVERSION: _CONVERSION_METRICS}.get(self.mode, _THROUGHPUT), *_COMMON)
+        return (*_OF_MODE.get(self.mode, _THROUGHPUT), *_COMMON)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -249,7 +256,7 @@ def harmless(cell: Any) -> Any:
 
 
 def to_json(tables: Sequence[Table]) -> str:
-    """JSON: all tables with every metric, its unit, and the reason for each missing one."""
+    """JSON: the input bounds, and all tables with every metric, its unit, and why one is missing."""
     return json.dumps(
         {
             "tables": [
@@ -268,7 +275,10 @@ def to_json(tables: Sequence[Table]) -> str:
                     ],
                 }
                 for table in tables
-            ]
+            ],
+            "input_bounds": [
+                one.as_dict() for one in input_bounds(row for table in tables for row in table.rows)
+            ],
         },
         indent=2,
         allow_nan=False,

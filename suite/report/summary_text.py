@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from suite.contract import CONVERSION
+from suite.compare.input_bound import input_bounds
+from suite.contract import CONVERSION, LOAD
 from suite.log.units import count, significant
 from suite.report.cells import foldable, ranks_text
 from suite.report.table import show
@@ -64,6 +65,9 @@ def print_tables(tables: Sequence[Table], console: Console | None = None) -> Non
         if number:
             console.print()
         _print_table(table, console)
+    for one in input_bounds(row for table in tables for row in table.rows):
+        console.print()
+        console.print(Text(f"input: {one.sentence}"))
     console.print()
     console.print(
         Text(
@@ -77,8 +81,7 @@ def print_tables(tables: Sequence[Table], console: Console | None = None) -> Non
 def _print_table(table: Table, console: Console) -> None:
     from rich.text import Text
 
-    kind = "conversions" if table.mode == CONVERSION else f"{table.data} data, {table.mode} mode"
-    heading = f"{table.division} division, {kind}: {count(len(table.rows), 'result')}"
+    heading = f"{table.division} division, {kind_text(table)}: {count(len(table.rows), 'result')}"
     console.print(Text(foldable(heading), style="bold"))
     differing, shared = _split(table)
     if shared:
@@ -91,6 +94,12 @@ def _print_table(table: Table, console: Console) -> None:
             console.print(Text(foldable(f"{_short(row)} {line}", _LONGEST_LINE)))
     if left_out:
         console.print(Text(f"no room for: {', '.join(left_out)}", style="dim"))
+
+
+def kind_text(table: Table) -> str:
+    """What the results of ``table`` are, for its heading."""
+    of_jobs = {CONVERSION: "conversions", LOAD: "input pipelines alone, without a model"}
+    return of_jobs.get(table.mode, f"{table.data} data, {table.mode} mode")
 
 
 def _rich_table(table: Table, differing: Sequence[_Setting], figures: Sequence[_Figure]) -> RichTable:
@@ -238,6 +247,9 @@ def _figures(mode: str) -> Iterator[_Figure]:
         if mode == CONVERSION:
             yield _of_metric("files read", "files_read_mb_per_s")
             yield _of_metric("shards written", "shards_written_mb_per_s")
+        elif mode == LOAD:
+            yield _of_metric("files read", "files_read_mb_per_s")
+            yield _of_metric("delivered", "batches_delivered_mb_per_s")
         else:
             yield _of_metric("step p50", "step_p50_ms")
             yield _of_metric("step p99", "step_p99_ms")

@@ -7,12 +7,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from suite.compare.result_row import OOM
+from suite.contract import LOAD
 from suite.log.model import Record
 from suite.log.safe import safe
 from suite.log.units import quantity
 from suite.metrics.image import image_of, limits_text
 from suite.metrics.long_run import long_run_text
-from suite.metrics.machine import storage_text
+from suite.metrics.machine import at, facts, storage_text
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of, title
 from suite.metrics.slow_rank import slow_rank_text
@@ -31,6 +32,7 @@ _ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("CV of repeats", (("", "cv_percent"),)),
     ("files read", (("", "files_read_mb_per_s"), ("", "files_read_bytes"))),
     ("shards written", (("", "shards_written_mb_per_s"), ("", "shards_written_bytes"))),
+    ("delivered", (("", "batches_delivered_mb_per_s"), ("", "batches_delivered_bytes"))),
     ("quality", (("", "quality"), ("target", "quality_target"))),
     ("time to quality", (("", "time_to_quality_s"),)),
     ("step time", (("p50", "step_p50_ms"), ("p90", "step_p90_ms"), ("p99", "step_p99_ms"))),
@@ -109,7 +111,7 @@ def out_of_memory(record: Record) -> str:
 
 
 def _container(record: Record) -> Sequence[tuple[str, str]]:
-    """The rows of container image, limits and disks, if any."""
+    """The rows of container image, limits, disks and the decoder of a load, if any."""
     rows = []
     image = image_of(record)
     if image.closed_ready is not None:
@@ -119,6 +121,10 @@ def _container(record: Record) -> Sequence[tuple[str, str]]:
         rows.append(("limits", safe(limits)))
     if storage := storage_text(record):
         rows.append(("disks", safe(storage, 240)))
+    if record.kind == LOAD:
+        settings, decoder = record.header["settings"], at(facts(record, "inside"), "decoder")
+        stored, threads = settings.get("storage", "files"), settings.get("threads")
+        rows.append(("decoder", safe(f"{decoder}, from {stored}, threads per rank: {threads}", 240)))
     return rows
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.contract import MEASURED_STEPS, WARMUP_STEPS, ConversionKey
+from suite.contract import BENCHMARK, MEASURED_STEPS, WARMUP_STEPS, Key
 from suite.plan.plan import Plan
 from suite.workloads import specification
 
@@ -13,7 +13,9 @@ _CORE_FLOP = 30e9  # per second that training reaches on one core of a current p
 
 def flop_on_processor(plan: Plan) -> float | None:
     """The FLOP of a window that a processor has to compute; None unless they decide how long a run takes."""
-    if isinstance(plan.key, ConversionKey) or plan.key.scale != "reference" or plan.device != "cpu":
+    if not isinstance(plan.key, Key) or plan.key.loads:
+        return None
+    if plan.key.scale != "reference" or plan.device != "cpu":
         return None
     return specification(plan.key.workload).window_flop(plan.key)
 
@@ -22,7 +24,7 @@ def guessed_seconds(plan: Plan) -> float | None:
     """A guess from the steps and the waiting times of ``plan``; None where it would be worth nothing."""
     if plan.settings.mode == "quality":
         return None
-    if isinstance(plan.key, ConversionKey) and plan.key.scale == "reference":
+    if plan.kind != BENCHMARK and plan.key.scale == "reference":
         return None
     fixed = _START_SECONDS + (plan.soak_ns + plan.tail_ns / plan.repeats) / 1e9
     steps = (WARMUP_STEPS + plan.measured_steps) * _STEP_SECONDS[plan.key.scale]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from suite.contract import ConversionJob, Job
 from suite.worker.channel import Channel
 from suite.worker.conversion import run_conversion
+from suite.worker.load import run_load
 from suite.worker.main import main, run_benchmark
 
 
 def _repeat(job: Job | ConversionJob, channel: Channel, started: int) -> None:
     if isinstance(job, ConversionJob):
         run_conversion(job, channel, started)
+    elif job.key.loads:
+        run_load(job, channel, started)
     else:
         run_benchmark(job, channel, started)
 

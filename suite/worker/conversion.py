@@ -8,10 +8,10 @@ from time import monotonic_ns
 from typing import Any
 
 from suite import workloads
-from suite.contract import WARMUP_STEPS, ConversionJob
+from suite.contract import ConversionJob
 from suite.worker import record
 from suite.worker.channel import PROTOCOL, Channel
-from suite.worker.main import Bench, measure, prepare
+from suite.worker.main import WITHOUT_MODEL, Bench, measure, prepare
 
 
 class NoBatches:
@@ -37,10 +37,9 @@ class ConversionBench(Bench):
         return step_columns(self.pair)
 
     def closing_fields(self) -> dict[str, Any]:
-        """The bytes of the measured shards; removes their files."""
-        fields = repeat_fields(self.pair)
+        """The fields of a repeat that need a model: null. Removes the files of the shards."""
         self.pair.close()
-        return fields
+        return dict.fromkeys(WITHOUT_MODEL)
 
 
 def run_conversion(job: ConversionJob, channel: Channel, started: int) -> None:
@@ -75,18 +74,6 @@ def step_columns(writer: Any) -> dict[str, Any]:
         "batches": [shard.pixels for shard in done],
         "bytes_in": [shard.bytes_in for shard in done],
         "bytes_out": [shard.bytes_out for shard in done],
-    }
-
-
-def repeat_fields(writer: Any) -> dict[str, Any]:
-    """The fields of a repeat in which a conversion differs from a model."""
-    measured = writer.finished()[WARMUP_STEPS:]
-    return {
-        **dict.fromkeys(("initial", "step_10", "final", "input_wait_ns")),
-        "conversion": {
-            "bytes_in": sum(shard.bytes_in for shard in measured),
-            "bytes_out": sum(shard.bytes_out for shard in measured),
-        },
     }
 
 

@@ -34,6 +34,7 @@ _OUT_OF_MEMORY = (
 )
 
 
+WITHOUT_MODEL = ("initial", "step_10", "final", "input_wait_ns")  # fields that are null without a model
 KEPT_OUTPUTS = 1 << 30  # bytes of host memory for the outputs of a window of more than 100 steps
 
 

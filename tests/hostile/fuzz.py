@@ -31,7 +31,7 @@ from suite.report.table import print_table
 from suite.rules.schemas import schemas_for
 from suite.submissions import system
 from tests.fixtures.forged_images import HONEST
-from tests.fixtures.forged_storage import CONVERSION
+from tests.fixtures.forged_storage import CONVERSION, LOADED
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, Good, write_good
 from tests.hostile.mutators import Choice, mutate_bytes, mutate_events
@@ -49,6 +49,7 @@ GOODS = {
     "aborted": Good(out_of_memory_in=1),
     "aborted at once": Good(out_of_memory_in=0),
     "conversion": CONVERSION,
+    "load": LOADED,
 }
 # The long logs take twenty times as long as the others and are drawn more rarely.
 _TURNS = ("quality", "aborted at once", "partial", "short") * 10 + ("system", "lines", *TARGETS) * 10

@@ -23,6 +23,7 @@ from suite.site.collect import Collection, collect
 from suite.site.html import join, tag, text
 from suite.site.pages import all_pages
 from suite.site.shell import PRACTICE, policy
+from tests.fixtures.forged_storage import LOADED
 from tests.fixtures.forging import rewrite
 from tests.fixtures.good_log import MINI, Good, write_good
 from tests.fixtures.good_log import reference as good_reference
@@ -348,6 +349,7 @@ def test_results_of_every_kind_have_pages(tmp_path: Path) -> None:
     kinds = {
         "quality": Good(mode="quality"),
         "conversion": Good(conversion=ConversionKey("resnet50", "mxnet", "recordio", 20, "mini", "warm")),
+        "load": LOADED,
         "two ranks": Good(key=two),
         "two nodes": Good(key=replace(two, nodes=2)),
         "one request at a time": Good(key=stream),
@@ -365,6 +367,8 @@ def test_results_of_every_kind_have_pages(tmp_path: Path) -> None:
     assert "Quality" in pages["quality"].text
     assert "time_to_quality_s" in pages["quality"].metrics
     assert "shards_written_mb_per_s" in pages["conversion"].metrics
+    assert "batches_delivered_mb_per_s" in pages["load"].metrics
+    assert [text for text in pages["load"].text if "the input pipeline alone, no model" in text]
     assert [text for text in pages["two ranks"].text if text.startswith("Ranks: ")]
     assert "score" not in pages["out of memory"].metrics
     assert [text for text in pages["conversion"].text if text.startswith("Not shown: ")]

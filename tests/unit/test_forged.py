@@ -16,13 +16,14 @@ from tests.fixtures.forged_fingerprint import FINGERPRINT_VARIANTS
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
 from tests.fixtures.forged_images import VARIANTS
 from tests.fixtures.forged_ranks import TWO, TWO_GPU_NODES, TWO_GPUS, TWO_NODES
-from tests.fixtures.forged_storage import CONVERSION, IN_RECORDS, TO_LMDB
+from tests.fixtures.forged_storage import CONVERSION, IN_RECORDS, LOADED, TO_LMDB
 from tests.fixtures.forged_storage import VARIANTS as FORM_VARIANTS
 from tests.fixtures.forged_table import NAMED, TABLE
 from tests.fixtures.gaming import corpus
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
 
+_LOAD_INFER = replace(LOADED.key, phase="load_infer", batch=256, scale="reference")
 HONEST = {
     "ncf train": Good(),
     "ncf infer": Good(key=replace(MINI, phase="infer")),
@@ -49,6 +50,8 @@ HONEST = {
     "with a nonce": Good(nonce="5e" * 32),
     "images read from records": IN_RECORDS,
     "conversion": CONVERSION,
+    "load": LOADED,
+    "load for inference on a GPU": reference(key=_LOAD_INFER, storage="tfrecord"),
     "conversion to lmdb": TO_LMDB,
     "conversion with timestamps in bursts": replace(CONVERSION, trend=0.5, spikes=20, jitter_ns=9_000),
     **HONEST_IMAGES,

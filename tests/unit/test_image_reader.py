@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 from suite.common.decoder import size_of
-from suite.common.image_reader import U8, Batches, Item, Parts, Request, cut_off
+from suite.common.image_reader import U8, Batches, Item, Request, cut_off
+from suite.common.loader_parts import PartItem, Parts, first_error, parts_and_workers
 from suite.contract import BadData
 
 
@@ -61,15 +62,66 @@ def test_batches_restart_after_an_error() -> None:
     assert first(batches.of(2)) == 6
 
 
-@pytest.mark.parametrize(("parts", "sizes"), [(1, [10]), (4, [3, 3, 2, 2]), (20, [1] * 10)])
-def test_parts_split_each_batch_and_keep_its_order(parts: int, sizes: list[int]) -> None:
-    sampler = Parts(parts)
-    sampler.begin([request(0, 10), request(1, 10)])
-    split = list(sampler)
+def write(parts: Parts, part: list[PartItem]) -> BadData | None:
+    """What a worker process does: every image shows the number of its sample."""
+    for at in part:
+        parts.room(at)[:] = at.item.sample
+    return first_error([None] * len(part))
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(1, [10]), (4, [3, 3, 2, 2]), (20, [1] * 10)])
+def test_parts_split_each_batch_and_join_it_again(count: int, sizes: list[int]) -> None:
+    parts = Parts(10, min(count, 10), 1)
+    parts.begin([request(0, 10), request(1, 10)])
+    split = list(parts)
     assert [len(part) for part in split] == sizes * 2
-    assert [item.sample for part in split for item, _ in part] == list(range(20))
-    assert {shape for part in split for _, shape in part} == {(2, 2)}
-    assert list(sampler.counts) == [len(sizes)] * 2
+    assert [at.item.sample for part in split for at in part] == list(range(20))
+    assert {at.shape for part in split for at in part} == {(2, 2)}
+    batches = list(parts.join(write(parts, part) for part in split))
+    assert [batch.shape for batch in batches] == [(10, 2, 2, 3)] * 2
+    assert np.concatenate(batches)[:, 0, 0, 0].tolist() == list(range(20))
+
+
+def test_parts_that_a_loader_has_queued_never_share_memory() -> None:
+    """The loader queues two parts a process; while it does so, the part before them is being copied."""
+    _, workers = parts_and_workers(4, 2, 8)
+    parts = Parts(4, 1, workers)
+    parts.begin(request(step, 4) for step in range(30))
+    slots = [part[0].slot for part in parts]
+    queued = 2 * workers + 1
+    assert all(len(set(slots[at : at + queued])) == queued for at in range(len(slots) - queued))
+
+
+def test_request_larger_than_a_batch_has_more_parts() -> None:
+    """An evaluation's requests: they must fit into the memory that was made for a batch."""
+    parts = Parts(4, 2, 1)
+    parts.begin([request(0, 4)])
+    list(parts)
+    parts.begin([request(0, 9), Request(request(0, 2).items, (4, 2))])
+    split = list(parts)
+    assert [len(part) for part in split] == [2, 2, 2, 2, 1, 1, 1]
+    parts.begin([Request(request(0, 2).items, (4, 4))])
+    with pytest.raises(ValueError, match="expected images of at most 24 bytes"):
+        list(parts)
+
+
+def test_join_raises_the_error_of_a_part() -> None:
+    parts = Parts(2, 2, 1)
+    parts.begin([request(0, 2)])
+    bad = BadData("an image")
+    assert first_error([None, bad, BadData("another")]) is bad
+    assert len(list(parts)) == 2
+    with pytest.raises(BadData, match="an image"):
+        list(parts.join([None, bad]))
+
+
+def test_ended_parts_hand_out_nothing_more() -> None:
+    parts = Parts(2, 1, 1)
+    parts.begin(request(step, 2) for step in range(100))
+    running = iter(parts)
+    next(running)
+    parts.end()
+    assert list(running) == []
 
 
 def encoded(**options: object) -> bytes:

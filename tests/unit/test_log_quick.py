@@ -25,7 +25,7 @@ from suite.log.reader import careful_events
 from suite.rules import LATEST, VERSIONS
 from suite.rules.schemas import schemas_for
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
-from tests.fixtures.forged_storage import CONVERSION
+from tests.fixtures.forged_storage import CONVERSION, LOADED
 from tests.fixtures.forged_table import TABLE
 from tests.fixtures.good_log import MINI, Good, reference, write_good
 from tests.fixtures.honest import NAMES, log_of
@@ -36,6 +36,7 @@ HONEST = {
     "infer": Good(key=replace(MINI, phase="infer")),
     "quality": Good(mode="quality"),
     "conversion": CONVERSION,
+    "load": LOADED,
     "on an H200": reference(),
     "in a container": next(iter(HONEST_IMAGES.values())),
 }

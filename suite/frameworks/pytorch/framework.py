@@ -117,7 +117,10 @@ class Framework(BaseFramework):
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
-        host = torch.from_numpy(np.array(array, order="C"))
+        array = np.asarray(array)
+        # For a GPU pinning copies it, and one copy is enough. PyTorch takes no array that cannot be written.
+        copied = not self.cuda or not array.flags.writeable
+        host = torch.from_numpy(np.array(array, order="C", copy=True if copied else None))
         if host.is_floating_point():
             host = host.to(self.dtype)
         return host.pin_memory().to(self.device, non_blocking=True) if self.cuda else host

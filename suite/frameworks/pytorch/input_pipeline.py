@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import islice
 from os import getpid
 from typing import Any
 
-import numpy as np
-import torch
 from torch.utils.data import DataLoader, Dataset
 
-from suite.common.image_reader import QUEUED, U8, Images, Parts, Request, ShapedItem, parts_and_workers
+from suite.common.image_reader import U8, Images, Request
+from suite.common.loader_parts import QUEUED, PartItem, Parts, first_error, parts_and_workers
 from suite.common.pillow_images import DECODER, render
 from suite.contract import BadData
 from suite.frameworks.common import die_with, shorten_sockets
@@ -21,24 +19,20 @@ __all__ = ["DECODER", "Reader"]
 
 
 class _ImageDataset(Dataset):
-    """One image as a tensor; a BadData error is returned as a value.
+    """Writes one image to the shared memory of ``parts``; a BadData error is returned as a value.
 
     A raised exception would reach the main process inside the text of a worker's trace, without the file.
     """
 
-    def __init__(self, images: Images) -> None:
-        self._images = images
+    def __init__(self, images: Images, parts: Parts) -> None:
+        self._images, self._parts = images, parts
 
-    def __getitem__(self, item: ShapedItem) -> Any:
+    def __getitem__(self, at: PartItem) -> BadData | None:
         try:
-            return torch.from_numpy(np.array(render(self._images, *item), order="C"))
+            self._parts.room(at)[:] = render(self._images, at.item, at.shape)
         except BadData as error:
             return error
-
-
-def _stack(results: list[Any]) -> Any:
-    """The tensors of a part as one, in shared memory; or the first error among them."""
-    return next((one for one in results if isinstance(one, BadData)), None) or torch.stack(results)
+        return None
 
 
 class Reader:
@@ -55,27 +49,19 @@ class Reader:
                 "multiprocessing_context": "fork",
                 "worker_init_fn": partial(_bind_to_parent, getpid()),
             }
-        self._parts = Parts(parts)
+        self._parts = Parts(batch, parts, workers)
         self._loader: DataLoader = DataLoader(
-            _ImageDataset(images),
+            _ImageDataset(images, self._parts),
             batch_sampler=self._parts,
             num_workers=workers,
-            collate_fn=_stack,
+            collate_fn=first_error,
             **settings,
         )
 
     def run(self, requests: Iterable[Request]) -> Iterator[U8]:
         """See :class:`suite.common.image_reader.Reader`."""
         self._parts.begin(requests)
-        return self._whole(iter(self._loader))
-
-    def _whole(self, parts: Iterator[Any]) -> Iterator[U8]:
-        for part in parts:
-            batch = [part, *islice(parts, self._parts.counts.popleft() - 1)]
-            if error := next((one for one in batch if isinstance(one, BadData)), None):
-                raise error
-            # A copy: shared memory is scarce, and each tensor in it holds a file descriptor.
-            yield np.concatenate([one.numpy() for one in batch])
+        return self._parts.join(iter(self._loader))
 
 
 def _bind_to_parent(parent: int, number: int) -> None:

@@ -126,8 +126,9 @@ class Reader:
             lambda: tf.slice(whole(), tf.concat((window[:2], (0,)), 0), tf.concat((window[2:], (3,)), 0)),
         )
         pixels = tf.image.resize(pixels, size, "bilinear", antialias=True)
-        pixels = tf.cast(tf.round(tf.clip_by_value(pixels, 0.0, 255.0)), tf.uint8)
-        pixels = pixels[:, :: 1 - 2 * flipped[0]]
+        pixels = tf.cast(tf.round(pixels), tf.uint8)  # means of grey levels, from 0 to 255
+        # A slice with a step of -1 takes five times as long.
+        pixels = tf.cond(flipped[0] > 0, lambda: tf.reverse(pixels, (1,)), lambda: pixels)
         height, width = row["shape"][0], row["shape"][1]
         pixels = pixels[corner[0] : corner[0] + height, corner[1] : corner[1] + width]
         return self._padded(pixels, height, width)

@@ -39,6 +39,7 @@ _METRICS = (
     ("time_to_quality_s", "time to quality"),
     ("files_read_mb_per_s", "files read"),
     ("shards_written_mb_per_s", "shards written"),
+    ("batches_delivered_mb_per_s", "batches delivered"),
     ("peak_host_memory_bytes", "peak host memory"),
     ("peak_device_memory_bytes", "peak device memory"),
     ("cpu_worker_cores", "processor cores used by the ranks"),

@@ -54,7 +54,7 @@ def figure_of(record: Record) -> Figure | None:
     rules = load(str(record.header["rules"]["version"]))
     c = Context(record.header.data, rules, record)
     windows, units = sum(repeat.window_ns or 0 for repeat in c.repeats), 0
-    if c.conversion is not None or c.mode != "throughput" or not c.reference or not windows:
+    if not c.record.computes or c.mode != "throughput" or not c.reference or not windows:
         return None
     units = sum(int(repeat.end["units"]) for repeat in c.repeats if repeat.end is not None)
     key, parts = c.key, 1 if c.on_processor else c.key.devices

@@ -88,7 +88,7 @@ def trace_of(record: Record, location: str, submitter: str, system: str, *, acce
         ended=parse_time(record.events[-1].wall),
         devices=frozenset(_devices(record)),
         curves=tuple(_curves(record)),
-        work=None if record.conversion is not None else f"{record.key.workload} {record.key.phase}",
+        work=None if not record.computes else f"{record.key.workload} {record.key.phase}",
         bitwise=fingerprint.bitwise_class(record),
         common=_computed(record, fingerprint.common_pass),
         own=_computed(record, _telling_own_pass),
@@ -146,7 +146,7 @@ def _numbers(record: Record) -> Iterator[tuple[str, str]]:
     or dropout makes repeats differ, all repeats together are one number.
     """
     repeats = [repeat for repeat in record.repeats if repeat.end is not None]
-    if record.conversion is not None or len(repeats) < MIN_REPEATS:
+    if not record.computes or len(repeats) < MIN_REPEATS:
         return
     seeded = not _share([_measured(repeat, "batch_digest") for repeat in repeats], 0.5)
     outputs = [_measured(repeat, "output_digest") for repeat in repeats]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite import workloads
-from suite.common.image_reader import Batches, Item, Request, open_batches, reader_module
+from suite.common.image_reader import Batches, Item, Request, open_batches, reader_module, stored_bytes
 from suite.common.stream import Stream
 from suite.contract import BadData, Data, Job
 from suite.workloads._classification.sources import Files, Records, is_records
@@ -59,7 +59,7 @@ class Images:
         else:
             least_area = float(job.hyper.get("crop_area", "0.08"))
             source = Files(folder, dims.image, dims.classes, least_area, self._seed)
-        self._shape, self._all_labels = source.shape, source.labels
+        self._source, self._shape, self._all_labels = source, source.shape, source.labels
         self._labels = source.labels["train" if self._training else "val"]
         self.steps_per_epoch = len(self._labels) // self._size
         if not self.steps_per_epoch:
@@ -79,6 +79,12 @@ class Images:
     def batch(self, step: int) -> Arrays:
         """See :class:`suite.contract.Data`."""
         return {"images": self._batches.of(step), "labels": self._labels[self._samples(step)[1]]}
+
+    def stored_bytes(self, step: int) -> int:
+        """See :class:`suite.contract.ImageData`; TypeError for CIFAR-10's records, which no load reads."""
+        if isinstance(self._source, Records):
+            raise TypeError("expected image files, found records of pixels")
+        return stored_bytes(self._source, self._request(step))
 
     def _samples(self, step: int) -> tuple[int, NDArray[np.int64]]:
         """The epoch of ``step``, and the positions of the rank's images in the split."""

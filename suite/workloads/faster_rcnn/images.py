@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.common.image_reader import Item, Reader, Request, View, open_batches, open_reader
+from suite.common.image_reader import Item, Reader, Request, View, open_batches, open_reader, stored_bytes
 from suite.common.stream import Stream
 from suite.contract import BadData, Job
 from suite.workloads.faster_rcnn import index, spec
@@ -112,6 +112,10 @@ class Images:
     def batch(self, step: int) -> Arrays:
         """See :class:`suite.contract.Data`. Incomplete global batches are dropped."""
         return {"images": self._ahead.of(step), **self._objects(self._request(step), (self._seed, step))}
+
+    def stored_bytes(self, step: int) -> int:
+        """See :class:`suite.contract.ImageData`."""
+        return stored_bytes(self._split_images, self._request(step))
 
     def _request(self, step: int) -> Request:
         epoch, at = divmod(step, self.steps_per_epoch)
