@@ -5,6 +5,7 @@ This runs in the sandbox and returns JSON values. They are not escaped: the code
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -46,6 +47,7 @@ _IN_KEY_OR_CODE = (
 )
 _CODE_SETTINGS = ("custom_pair", "custom_python", "custom_image", "changes_digest")
 _PERCENTILES = (50, 90, 99)
+_GPU = re.compile(r"^gpu[0-9]+\.")
 _TIMED = {"repeat_start", "repeat_end"}  # the clock triples of a completed repeat
 _SCALAR = str | int | bool | None
 
@@ -95,8 +97,25 @@ def comparable_of(record: Record, verdict: Verdict) -> dict[str, Any]:
         "scenario": scenario,
         "facts": facts_by_group(record),
         "metrics": compared_metrics(record),
+        "baseline": cited_figures(record),
         "times": [times_of(repeat) for repeat in record.repeats if repeat.clock_at.keys() >= _TIMED],
     }
+
+
+def cited_figures(record: Record) -> dict[str, Any] | None:
+    """``log`` and ``figures`` of the baseline that the run cites, those of its GPUs as means: ``gpu.triad``.
+
+    A ``rate`` is in units per second; only figures of equal ``method`` compare. None without a baseline.
+    """
+    cited = record.header.data.get("baseline")
+    if cited is None:
+        return None
+    figures: dict[tuple[str, str], list[int]] = {}
+    for name, one in cited["series"].items():
+        general = _GPU.sub("gpu.", name)
+        figures.setdefault((general, one["method"]), []).append(one["rate"])
+    means = {name: {"rate": fmean(rates), "method": method} for (name, method), rates in figures.items()}
+    return {"log": cited["log"], "figures": means}
 
 
 def times_of(repeat: Repeat) -> dict[str, Any]:

@@ -110,6 +110,19 @@ class Comparison:
         """The sentence that names what else than the speed differs; empty for equal work."""
         return unlike_sentence("A and B", [one.name for one in self.meaning])
 
+    @property
+    def baselines(self) -> dict[str, float]:
+        """B over A of each figure of the baselines that both cite, of equal methods; empty if it is one."""
+        a, b = self.a.get("baseline"), self.b.get("baseline")
+        if a is None or b is None or a["log"] == b["log"]:
+            return {}
+        ours, theirs = a["figures"], b["figures"]
+        return {
+            name: theirs[name]["rate"] / ours[name]["rate"]
+            for name in ours
+            if name in theirs and theirs[name]["method"] == ours[name]["method"]
+        }
+
     def __repr__(self) -> str:
         sides = [f"{side}: {safe(one['run_id'])}" for side, one in (("A", self.a), ("B", self.b))]
         last = [safe(self.different_settings, 400)] if self.meaning else []
@@ -124,6 +137,7 @@ class Comparison:
             "like_with_like": not self.meaning,
             "paired": self.paired,
             "metrics": {row.name: metric_values(row) for row in self.rows},
+            "baselines": self.baselines,
             "gate": None if self.gate is None else asdict(self.gate),
         }
 
