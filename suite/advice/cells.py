@@ -59,6 +59,7 @@ class Cell:
     input_wait_percent: float | None = None
     joules_per_unit: float | None = None
     no_energy: str = ""
+    energy_from: str = ""  # what was counted, and over what time
     run_ids: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()  # SHA-256 of each
 
@@ -179,6 +180,7 @@ def cell_of(row: ResultRow, facts: dict[str, Any]) -> Cell | None:
         input_wait_percent=value("input_wait_percent"),
         joules_per_unit=facts["joules_per_unit"],
         no_energy=facts["no_energy"],
+        energy_from=facts["energy_from"],
         run_ids=(row.run_id,),
         logs=(row.digest,),
     )
@@ -278,6 +280,7 @@ def _mean(config: Config, cells: Sequence[Cell]) -> Cell:
         input_wait_percent=fmean(waits) if waits else None,
         joules_per_unit=fmean(energies) if energies else None,
         no_energy="" if energies else cells[0].no_energy,
+        energy_from=next((cell.energy_from for cell in cells if cell.joules_per_unit is not None), ""),
         run_ids=tuple(run for cell in cells for run in cell.run_ids),
         logs=tuple(log for cell in cells for log in cell.logs),
         **peaks,

@@ -19,6 +19,7 @@ from suite.contract import CONVERSION, MEASURED_STEPS
 from suite.log import statistics
 from suite.log.files import folder_of
 from suite.log.model import Event, Record, Repeat
+from suite.metrics.energy import DEVICES, NODE, energy_per_unit
 from suite.metrics.machine import at, facts
 from suite.metrics.metric import Metric, missing, reason_of
 from suite.metrics.run import first_reached, metrics_of, title, unit
@@ -186,12 +187,14 @@ def compared_metrics(record: Record) -> dict[str, dict[str, Any]]:
     """Each metric with its value, unit, one value per repeat, and the reason where it has no value."""
     done = [repeat for repeat in record.repeats if repeat.end is not None]
     if record.mode == "quality":
-        metrics = {"time_to_quality_s": _quality(record, done), "energy": _energy(done, None)}
+        metrics = {"time_to_quality_s": _quality(record, done), "energy": _energy_to_quality(done)}
     else:
         metrics = {"throughput": _throughput(record, done)}
         if record.conversion is None and record.key.scenario == "single_stream":
             metrics |= _latency(record, done)
-        metrics["energy"] = _energy(done, unit(record).removesuffix("s"))
+        metrics["energy"] = _energy(record, DEVICES)
+        if (of_node := _energy(record, NODE))["value"] is not None:
+            metrics["energy_node"] = of_node
     return metrics
 
 
@@ -227,20 +230,21 @@ def _quality(record: Record, done: Sequence[Repeat]) -> dict[str, Any]:
     return _metric(metrics_of(record)["time_to_quality_s"], times)
 
 
-def _energy(done: Sequence[Repeat], each: str | None) -> dict[str, Any]:
-    """Joules of all accelerators within the window: per unit of work, or with ``each`` None per repeat."""
-    joules, work = [], []
+def _energy(record: Record, scope: str) -> dict[str, Any]:
+    """Joules per unit of work, with the value of each repeat."""
+    found = energy_per_unit(record, scope, unit(record).removesuffix("s"))
+    return _metric(found.metric, found.repeats)
+
+
+def _energy_to_quality(done: Sequence[Repeat]) -> dict[str, Any]:
+    """Joules of all accelerators from the first access to the data to the end of a training."""
+    joules = []
     for repeat in done:
         measured = _joules(repeat)
         if isinstance(measured, str):
             return _metric(missing(measured))
         joules.append(measured)
-        work.append(1 if each is None else repeat.units or 0)
-    if not joules or min(work) <= 0:
-        return _metric(missing("no repeat has counted work"))
-    name = "J" if each is None else f"J/{each}"
-    total = sum(joules) / (len(joules) if each is None else sum(work))
-    return _metric(Metric(total, name), [one / units for one, units in zip(joules, work, strict=True)])
+    return _metric(Metric(fmean(joules), "J") if joules else missing("no repeat was completed"), joules)
 
 
 def _joules(repeat: Repeat) -> float | str:

@@ -26,12 +26,13 @@ _LABELS = {
     "latency_p90_ms": "latency p90",
     "latency_p99_ms": "latency p99",
     "energy": "energy",
+    "energy_node": "energy with processors and memory",
 }
 # What must be equal beside workload, phase, mode and unit: a ratio of two models or scenarios has no meaning.
 # Other differences in what is measured, such as precision, batch and data, may be the question.
 SAME_WORK = ("scale", "variant", "scenario")
 # The conclusions for a ratio above 1 and below 1, of metrics other than times.
-_CONCLUSIONS = {"throughput": (FASTER, SLOWER), "energy": (MORE, LESS)}
+_CONCLUSIONS = {"throughput": (FASTER, SLOWER), "energy": (MORE, LESS), "energy_node": (MORE, LESS)}
 _TIME_CONCLUSIONS = (SLOWER, FASTER)
 
 ComparableResult = Mapping[str, Any]

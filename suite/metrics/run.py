@@ -13,6 +13,7 @@ from suite.log import statistics
 from suite.log.model import Data, Record, Repeat
 from suite.log.units import count
 from suite.metrics import counters
+from suite.metrics.energy import DEVICES, NODE, energy_per_unit
 from suite.metrics.image import counts_of
 from suite.metrics.long_run import long_run_metrics
 from suite.metrics.machine import at, device_name, devices
@@ -81,6 +82,9 @@ def metrics_of(record: Record) -> dict[str, Metric]:
     )
     if record.mode != "quality":
         metrics |= long_run_metrics(record, done)
+        for scope in (DEVICES, NODE):
+            energy = energy_per_unit(record, scope, unit(record).removesuffix("s"))
+            metrics[f"energy_{scope}_j_per_unit"] = energy.metric
     metrics["setup_s"] = mean_seconds(reports, "setup_ns", many)
     metrics["compile_s"] = mean_seconds(reports, "compile_ns", many)
     return metrics

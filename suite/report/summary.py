@@ -58,6 +58,8 @@ _COMMON = (
     "cpu_worker_cores",
     "gpu_utilisation_percent",
     "gpu_power_w",
+    "energy_devices_j_per_unit",
+    "energy_node_j_per_unit",
     "gpu_throttled_percent",
     "input_wait_percent",
     "setup_s",
