@@ -67,4 +67,7 @@ def _command(settings: Settings, measure: bool) -> tuple[str, ...]:
     if settings.kind != CONVERSION:
         return ("node" if settings.nodes > 1 else "run", *settings.overrides)
     given = [text for text in settings.overrides if text.partition("=")[0] not in ("storage", "framework")]
+    if settings.encoding != "file":
+        kind, size = settings.encoding.split("-")
+        given += [f"resize={size}", f"encode={kind}"]
     return ("preprocess", f"to={settings.storage}", f"measure={str(measure).lower()}", *given)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from suite.checker import check_result
 from suite.checker.sandboxed import VerdictSummary, ended_verdict, limit_finding
 from suite.checker.verdict import Verdict
-from suite.contract import CONVERSION, MEASURED_STEPS
+from suite.contract import CONVERSION, MEASURED_STEPS, key_fields
 from suite.log import statistics
 from suite.log.files import folder_of
 from suite.log.model import Event, Record, Repeat
@@ -33,7 +32,7 @@ FRAMEWORK, SETTINGS, IMAGE, CODE = "framework and devices", "settings", "image",
 SOFTWARE = "system, seen from inside"
 GROUPS = (MEANING, FRAMEWORK, SETTINGS, RULES, IMAGE, CODE, SYSTEM, SOFTWARE)
 _RANKS = ("devices", "nodes", "strategy")
-_KEY_OF_MEANING = ("variant", "scale", "precision", "batch", "scenario", "data", "cache")
+_KEY_OF_MEANING = ("variant", "scale", "precision", "batch", "scenario", "data", "cache", "encoding")
 # Settings that are part of the key or covered by the digests of code.
 _IN_KEY_OR_CODE = (
     "workload",
@@ -138,7 +137,7 @@ def _nanoseconds(clock: Event) -> int:
 
 def facts_by_group(record: Record) -> Facts:
     """Every configured and observed fact of a run, except those unique to it, by group and dotted name."""
-    header, key = record.header.data, asdict(record.subject)
+    header, key = record.header.data, key_fields(record.subject)
     settings = dict(header.get("settings") or {})
     meaning = {name: key.get(name) for name in _KEY_OF_MEANING}
     meaning |= _flat("hyper", header.get("hyper", {})) | _flat("dataset", header["dataset"])

@@ -34,7 +34,8 @@ def title(record: Record) -> str:
     name = device_name(record) or "unknown device"
     if (conversion := record.conversion) is not None:
         return (
-            f"{conversion.workload}, conversion to {conversion.storage} in {conversion.framework}, "
+            f"{conversion.workload}, conversion to {conversion.storage}{_encoding(conversion.encoding)} in "
+            f"{conversion.framework}, "
             f"{conversion.scale} scale, {conversion.batch} images a shard on {name}; "
             f"{conversion.cache} cache; {record.division} division"
         )
@@ -51,6 +52,14 @@ def title(record: Record) -> str:
         f"{f' from {storage}' if storage else ''}, {key.cache} cache; {f'{counts}; ' if counts else ''}"
         f"{record.division} division"
     )
+
+
+def _encoding(name: str) -> str:
+    """How a conversion encoded its images again, as a part of a sentence."""
+    if name == "file":
+        return ""
+    kind, size = name.split("-")
+    return f" as {'raw pixels' if kind == 'raw' else 'JPEG'} of {size} x {size}"
 
 
 def metrics_of(record: Record) -> dict[str, Metric]:

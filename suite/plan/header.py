@@ -9,7 +9,7 @@ from typing import Any
 from suite import __version__
 from suite import rules as rulebook
 from suite.checker import Finding, check_header
-from suite.contract import CONVERSION, WARMUP_STEPS, ConversionKey
+from suite.contract import CONVERSION, WARMUP_STEPS, ConversionKey, key_fields
 from suite.log.canonical import encode, sha256_hex
 from suite.log.files import BASELINE, CHANGES
 from suite.plan.cited_baseline import CitedBaseline, cite_baseline, not_cited
@@ -152,7 +152,7 @@ def build_header(
 def _kind_fields(plan: Plan, rules: Rules, reasons: dict[str, str], cited: CitedBaseline) -> dict[str, Any]:
     """The fields that only this kind of job has. Reasons of nulls are added to ``reasons``."""
     if isinstance(plan.key, ConversionKey):
-        return {CONVERSION: asdict(plan.key)}
+        return {CONVERSION: key_fields(plan.key)}
     initial = rules.initial_parameters(plan.key, plan.settings.mode)
     if initial is None:
         reasons["initial_parameters"] = "the rules hold no digest of the initial parameters of this run"
@@ -173,7 +173,7 @@ def settings_of(plan: Plan, custom: CustomCode, changes: bytes = b"") -> dict[st
     asked = plan.settings
     excluded = asked.slurm.exclude if asked.slurm is not None else ()
     if isinstance(plan.key, ConversionKey):
-        of_kind: dict[str, Any] = asdict(plan.key)
+        of_kind: dict[str, Any] = key_fields(plan.key)
     else:
         stored = {} if asked.storage == "files" else {"storage": asked.storage}
         of_kind = {**stored, **asdict(plan.key), "mode": asked.mode, "loader": asked.loader}

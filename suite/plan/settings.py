@@ -78,6 +78,7 @@ class Settings:
     cache_dir: Path
     baselines: Path
     overrides: tuple[str, ...] = field(default=())
+    encoding: str = "file"  # of the images that a conversion stores (suite.workloads.storage)
     batch_max: bool = False  # search the largest batch that fits
     kind: str = BENCHMARK  # of the job: benchmark or conversion
 

@@ -65,7 +65,7 @@ _COMMON = (
     "setup_s",
     "compile_s",
 )
-_CONVERSION_KEY = ("workload", "framework", "storage", "images_per_shard", "scale", "cache")
+_CONVERSION_KEY = ("workload", "framework", "storage", "images_per_shard", "scale", "cache", "encoding")
 _CONVERSION_METRICS = (
     *_THROUGHPUT[:4],
     *("files_read_mb_per_s", "shards_written_mb_per_s", "files_read_bytes", "shards_written_bytes"),
