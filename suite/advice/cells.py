@@ -187,13 +187,16 @@ def cell_of(row: ResultRow, facts: dict[str, Any]) -> Cell | None:
 
 
 def processors(row: ResultRow) -> float:
-    """The processors that the ranks of a node may use: the limit, at most the threads of all its ranks."""
-    cpus, cpuset = row.limits.get("cpus"), row.limits.get("cpuset")
+    """The processors that the ranks of a node may use: the limit, at most the threads of all its ranks.
+
+    A native run has no limit but may have an affinity (``runtime.cpuset``), which counts as one.
+    """
+    cpus = row.limits.get("cpus")
     machine = _whole(row.machine.get("cpu.threads"))
     allowed = [float(machine)] if machine else []
     with suppress(ValueError):
         allowed += [float(cpus)] if cpus else []
-    if cpuset:
+    for cpuset in filter(None, (row.limits.get("cpuset"), row.limits.get("affinity"))):
         listed = processors_in(cpuset)
         allowed.append(float(len(listed)) if listed else 1.0)
     threads = row.settings.get("threads")
