@@ -34,7 +34,9 @@ def _rate(cited: Mapping[str, Any], name: str) -> int | None:
 def closed_cites_a_baseline(c: HeaderContext) -> Iterator[Fault]:
     """A closed result on GPUs cites a baseline of its machine."""
     if c.division == "closed" and c.header["settings"].get("device") != "cpu" and _cited(c) is None:
-        yield Fault("header, data.baseline", "a baseline of the machine", "none")
+        yield Fault(
+            "header, data.baseline", "a baseline of the machine", c.header["reasons"].get("baseline", "none")
+        )
 
 
 @rule("BASE-002", kind=BENCHMARK)
