@@ -43,6 +43,7 @@ HEADINGS = {
     "STAT": "Spread",
     "COPY": "Copies",
     "PHYS": "Hardware limits",
+    "BASE": "Baseline of the machine",
     "TELE": "Telemetry",
     "DEV": "Devices",
     "ENV": "Environment",

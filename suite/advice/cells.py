@@ -59,6 +59,7 @@ class Cell:
     input_wait_percent: float | None = None
     joules_per_unit: float | None = None
     no_energy: str = ""
+    energy_from: str = ""  # what was counted, and over what time
     run_ids: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()  # SHA-256 of each
 
@@ -179,19 +180,23 @@ def cell_of(row: ResultRow, facts: dict[str, Any]) -> Cell | None:
         input_wait_percent=value("input_wait_percent"),
         joules_per_unit=facts["joules_per_unit"],
         no_energy=facts["no_energy"],
+        energy_from=facts["energy_from"],
         run_ids=(row.run_id,),
         logs=(row.digest,),
     )
 
 
 def processors(row: ResultRow) -> float:
-    """The processors that the ranks of a node may use: the limit, at most the threads of all its ranks."""
-    cpus, cpuset = row.limits.get("cpus"), row.limits.get("cpuset")
+    """The processors that the ranks of a node may use: the limit, at most the threads of all its ranks.
+
+    A native run has no limit but may have an affinity (``runtime.cpuset``), which counts as one.
+    """
+    cpus = row.limits.get("cpus")
     machine = _whole(row.machine.get("cpu.threads"))
     allowed = [float(machine)] if machine else []
     with suppress(ValueError):
         allowed += [float(cpus)] if cpus else []
-    if cpuset:
+    for cpuset in filter(None, (row.limits.get("cpuset"), row.limits.get("affinity"))):
         listed = processors_in(cpuset)
         allowed.append(float(len(listed)) if listed else 1.0)
     threads = row.settings.get("threads")
@@ -278,6 +283,7 @@ def _mean(config: Config, cells: Sequence[Cell]) -> Cell:
         input_wait_percent=fmean(waits) if waits else None,
         joules_per_unit=fmean(energies) if energies else None,
         no_energy="" if energies else cells[0].no_energy,
+        energy_from=next((cell.energy_from for cell in cells if cell.joules_per_unit is not None), ""),
         run_ids=tuple(run for cell in cells for run in cell.run_ids),
         logs=tuple(log for cell in cells for log in cell.logs),
         **peaks,

@@ -7,15 +7,13 @@ from typing import Any
 
 from suite.checker import Verdict, check_result
 from suite.checker.tasks import log_tasks
-from suite.compare.comparable import compared_metrics
 from suite.compare.result_row import row_of
 from suite.log.model import Record
 from suite.metrics.machine import at, devices
-from suite.metrics.metric import Metric, missing
+from suite.metrics.metric import missing
+from suite.metrics.run import metrics_of
 from suite.rules import load
 from suite.workloads import specification
-
-ENERGY_SECONDS = 2.0  # the shortest window over which an energy counter counts: it moves every 20 to 100 ms
 
 
 def advice_result(path: str) -> dict[str, Any]:
@@ -30,25 +28,16 @@ def cell_facts(verdict: Verdict) -> dict[str, Any] | None:
     if record is None or not record.computes:
         return None
     capacities = [at(device, "memory_bytes") for device in devices(record)]
-    energy = _energy(record) if verdict.scored and record.mode == "throughput" else missing("no score")
+    energy = missing("no score")
+    if verdict.scored and record.mode == "throughput":
+        energy = metrics_of(record)["energy_devices_j_per_unit"]
     return {
         "device_capacity_bytes": min((one for one in capacities if type(one) is int), default=None),
         "joules_per_unit": energy.value,
         "no_energy": energy.reason,
+        "energy_from": energy.note,
         "epoch_units": _epoch_units(record),
     }
-
-
-def _energy(record: Record) -> Metric:
-    """Joules of the accelerators per unit of work, by their counters over windows that are long enough."""
-    windows = [repeat.window_ns or 0 for repeat in record.repeats if repeat.end is not None]
-    shortest = min(windows, default=0) / 1e9
-    energy = compared_metrics(record)["energy"]
-    if energy["value"] is None:
-        return missing(str(energy["reason"]))
-    if shortest < ENERGY_SECONDS:
-        return missing(f"a window lasts {shortest:.2g} s, energy needs {ENERGY_SECONDS:g} s or more")
-    return Metric(float(energy["value"]), str(energy["unit"]))
 
 
 def _epoch_units(record: Record) -> int | None:

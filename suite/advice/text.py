@@ -141,6 +141,9 @@ def _remarks(
     for why in sorted(energies)[:1]:
         if not group.processor:
             yield TextLine(f"energy: null: {why}")
+    counted = {cell.energy_from for cell in group.cells if cell.energy_from}
+    for what in sorted(counted)[:2]:
+        yield TextLine(f"energy: {what}")
 
 
 def _pivot(advisor: Advisor, rows: Sequence[Row]) -> Iterator[Block]:

@@ -18,9 +18,10 @@ from suite.audit.quote import QuoteError, fields_of
 from suite.checker import check_result
 from suite.checker.verdict import Verdict
 from suite.log.canonical import sha256_hex
-from suite.log.files import CHANGES, LOG, MAX_CHANGES, folder_of, read_file
+from suite.log.files import BASELINE, CHANGES, LOG, MAX_CHANGES, folder_of, read_file
 from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
+from suite.metrics.baseline import MAX_SHARED
 from suite.rules import Rules, load
 from suite.rules.root import LATEST
 from suite.submissions import package as submission
@@ -34,7 +35,7 @@ from suite.submissions.signing.statement import ATTESTATION
 SYSTEM = "system.json"
 AUDITED = "the audited result"  # its location in findings that compare it with submissions
 _UNSIGNED = f"{ATTESTATION} beside {SYSTEM}, as `make submit … KEY=` writes them"
-_CAPS = {SYSTEM: 64 * 1024, CHANGES: MAX_CHANGES, ATTESTATION: MAX_ENVELOPE}
+_CAPS = {SYSTEM: 64 * 1024, CHANGES: MAX_CHANGES, BASELINE: MAX_SHARED, ATTESTATION: MAX_ENVELOPE}
 
 
 def examine(
@@ -117,7 +118,7 @@ def _totals(findings: Sequence[Finding], record: Record | None) -> dict[str, Any
 def _digests(folder: Path, record: Record) -> Iterator[tuple[str, str]]:
     """The SHA-256 of the judged log, and of the readable files beside it."""
     yield LOG, record.digest
-    for name in (SYSTEM, CHANGES):
+    for name in (SYSTEM, CHANGES, BASELINE):
         if name in record.files and (found := _sha256(folder, name)) is not None:
             yield name, found
 

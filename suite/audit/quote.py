@@ -98,6 +98,10 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
         "sha256": record.digest,
     }
     if (conversion := record.conversion) is not None:
+        if conversion.encoding != "file":
+            raise QuoteError(
+                f"encoding: expected files that are stored unchanged, found {conversion.encoding}"
+            )
         apart_from = conditions_text(limits_of(record), "native", None)
         named = {name: str(value) for name, value in asdict(conversion).items()}
         return {**named, **common, "apart": _with(apart_from)}

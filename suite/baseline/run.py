@@ -13,11 +13,11 @@ from typing import Any
 
 from suite import __version__
 from suite.baseline import disk
-from suite.baseline.sample import cohort_of, machine_identity, sample
+from suite.baseline.sample import cohort_of, sample
 from suite.containers.engines.native import PROJECT
 from suite.harness.log import LogWriter
 from suite.harness.neighbours import announced
-from suite.telemetry.facts import machine_facts
+from suite.telemetry.facts import machine_facts, machine_identity
 from suite.telemetry.nvml import open_devices
 
 GROUPS = ("cpu", "gpu", "disk")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import resource
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ from suite.telemetry.device_facts import device_facts
 from suite.telemetry.nvml import Devices
 from suite.telemetry.reading import Collector, Unavailable
 
-_DOMAIN = "suite-baseline-machine/1\n"
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _CONSTANT = ("power_limit_mw", "power_limit_default_mw", "pcie_width", "pcie_width_max", "ecc")
 
@@ -27,20 +25,6 @@ def cohort_of(facts: Mapping[str, Any]) -> Cohort:
         name = device["name"] or "unnamed GPU"
         gpus[name] = gpus.get(name, 0) + 1
     return Cohort(facts["cpu"]["model"] or "unnamed processor", facts["cpu"]["threads"], gpus)
-
-
-def machine_identity(devices: Devices, root: Path = Path("/")) -> str | None:
-    """A digest of the ids of the operating system and of the GPUs; None without an id of the system.
-
-    Both ids are random, so that the digest reveals neither.
-    """
-    try:
-        system = (root / "etc/machine-id").read_text().strip()
-    except OSError:
-        system = ""
-    if not system:
-        return None
-    return hashlib.sha256((_DOMAIN + "\n".join([system, *sorted(devices.uuids)])).encode()).hexdigest()
 
 
 def sample(group: str, moment: str, devices: Devices, root: Path = Path("/")) -> dict[str, Any]:

@@ -310,9 +310,8 @@ def counter_change(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, name: str
 ) -> int | None:
     """The difference of counter ``name``; None where one of the two readings lacks it."""
-    if before is None or after is None or before[name] is None or after[name] is None:
-        return None
-    return int(after[name] - before[name])
+    first, last = (None if one is None else one.get(name) for one in (before, after))
+    return None if first is None or last is None else int(last - first)
 
 
 def strings(container: Mapping[str, Any] | list[Any]) -> list[str]:

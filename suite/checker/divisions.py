@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from suite.checker.context import RULE_FUNCTIONS, Context, Fault, HeaderContext, header_rule, rule
 from suite.checker.dataset import CUSTOM_DATASET
-from suite.contract import BENCHMARK
+from suite.contract import BENCHMARK, CONVERSION
 from suite.log.files import CHANGES, MAX_CHANGES
 
 
@@ -30,6 +30,13 @@ def hyperparameters_given(c: HeaderContext) -> Iterator[Fault]:
         expected, actual = wanted.get(name, "not there"), found.get(name, "not there")
         if expected != actual:
             yield Fault(f"header, data.hyper.{name}", expected, actual)
+
+
+@header_rule("DIV-016", declarable=True, kind=CONVERSION)
+def files_unchanged(c: HeaderContext) -> Iterator[Fault]:
+    """A conversion stores the image files unchanged."""
+    if c.conversion is not None and c.conversion.encoding != "file":
+        yield Fault(f"{c.location}.encoding", "unchanged files", c.conversion.encoding)
 
 
 @header_rule("DIV-003", declarable=True)

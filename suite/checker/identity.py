@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,7 +16,7 @@ from suite.checker.context import (
     rule,
     strings,
 )
-from suite.contract import BENCHMARK, run_id_parts
+from suite.contract import BENCHMARK, key_fields, run_id_parts
 from suite.contract.traits import storage_formats
 from suite.log.canonical import encode, sha256_hex
 from suite.rules import digest_of
@@ -75,7 +74,7 @@ def known_key_values(c: HeaderContext) -> Iterator[Fault]:
         return
     options = {**c.rules.options, "precision": c.workload_rules["precisions"], "storage": storage_formats()}
     options["framework"] = frameworks(c.subject.workload)
-    for name, found in asdict(c.subject).items():
+    for name, found in key_fields(c.subject).items():
         if name in options and found not in options[name]:
             yield Fault(f"{c.location}.{name}", " or ".join(dict.fromkeys(options[name])), found)
     for name in ("loader", "launcher", "runtime"):
@@ -129,7 +128,7 @@ def folder_name(c: Context) -> Iterator[Fault]:
 def settings_agree(c: HeaderContext) -> Iterator[Fault]:
     """The settings agree with key and header."""
     settings = c.header["settings"]
-    wanted = {**asdict(c.subject), **{name: c.header[name] for name in _PAIRED if name in c.header}}
+    wanted = {**key_fields(c.subject), **{name: c.header[name] for name in _PAIRED if name in c.header}}
     for name, value in wanted.items():
         if name not in settings or settings[name] != value or type(settings[name]) is not type(value):
             yield Fault(f"header, data.settings.{name}", value, settings.get(name, "not there"))
@@ -149,7 +148,7 @@ def settings_digest(c: HeaderContext) -> Iterator[Fault]:
 @header_rule("ID-009")
 def overrides_agree(c: HeaderContext) -> Iterator[Fault]:
     """The settings have the values that the command line set."""
-    settings, key = c.header["settings"], asdict(c.subject)
+    settings, key = c.header["settings"], key_fields(c.subject)
     requested = {}
     for text in c.header["overrides"]:
         name, equals, value = text.lstrip("+").partition("=")

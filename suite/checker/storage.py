@@ -8,6 +8,7 @@ from suite.checker.context import KEY, WITH_KEY, Context, Fault, HeaderContext, 
 from suite.contract import BENCHMARK, CONVERSION, LOAD, LOAD_PHASES
 from suite.contract.traits import storage_formats
 from suite.log.model import Repeat
+from suite.workloads.storage import encoding_of
 
 _BYTES = ("bytes_in", "bytes_out")
 
@@ -25,6 +26,12 @@ def storage_fits(c: HeaderContext) -> Iterator[Fault]:
     elif storage_formats().get(c.conversion.storage) != c.conversion.framework:
         wanted = " or ".join(name for name, by in storage_formats().items() if by == c.conversion.framework)
         yield Fault(f"{c.location}.storage", f"{wanted} in {c.conversion.framework}", c.conversion.storage)
+    if c.conversion is not None:
+        try:
+            encoding_of(c.conversion.encoding)
+        except ValueError as error:
+            expected, found = str(error).removeprefix("expected ").split(", found ")
+            yield Fault(f"{c.location}.encoding", expected, found)
     known = c.subject.workload in c.known_workloads
     name = c.spec.DATASETS.get(c.subject.scale, "") if known else ""
     if not c.rules.holds_images(name):
@@ -33,7 +40,8 @@ def storage_fits(c: HeaderContext) -> Iterator[Fault]:
 
 @rule("FORM-002", mode="throughput")
 def bytes_of_steps(c: Context) -> Iterator[Fault]:
-    """Shards and loaded batches state bytes in and out; every storage format adds bytes to a file."""
+    """Shards and loaded batches state bytes in and out; a shard has more bytes than its stored images."""
+    least = _least_bytes(c)
     for repeat in c.repeats:
         if c.kind == BENCHMARK and {*repeat.column(_BYTES[0]), *repeat.column(_BYTES[1])} <= {None}:
             continue
@@ -42,10 +50,23 @@ def bytes_of_steps(c: Context) -> Iterator[Fault]:
                 if (read, written) != (None, None):
                     yield Fault(step.location("bytes_in"), f"none in phase {c.phase}", f"{read}, {written}")
                     break
-            elif not read or not written or (c.kind == CONVERSION and written <= read):
-                wanted = "bytes read, and " + ("more " if c.kind == CONVERSION else "") + "bytes written"
+            elif (
+                not read
+                or not written
+                or (c.kind == CONVERSION and written <= (read if least is None else least))
+            ):
+                more = f"more than {'these' if least is None else least} " if c.kind == CONVERSION else ""
+                wanted = f"bytes read, and {more}bytes written"
                 yield Fault(step.location("bytes_out"), wanted, f"{read} and {written}")
                 break
+
+
+def _least_bytes(c: Context) -> int | None:
+    """The bytes of a shard's raw pixels, 0 for JPEGs that were made again; None for unchanged files."""
+    encoding = None if c.conversion is None else encoding_of(c.conversion.encoding)
+    if encoding is None or c.conversion is None:
+        return None
+    return 3 * encoding.size**2 * c.conversion.batch if encoding.kind == "raw" else 0
 
 
 @rule("FORM-003", mode="throughput")

@@ -11,7 +11,14 @@ from suite.log.model import Event, Repeat
 
 _NS = 1_000_000_000
 _DEVICE_COUNTERS = ("energy_mj", "ecc_corrected", "ecc_uncorrected", "pcie_replay")
-_HOST_COUNTERS = ("cpu_usage_ns", "cpu_throttled_ns", "io_read_bytes", "io_write_bytes", "cpu_pressure_ns")
+_HOST_COUNTERS = (
+    "cpu_usage_ns",
+    "cpu_throttled_ns",
+    "io_read_bytes",
+    "io_write_bytes",
+    "cpu_pressure_ns",
+    "energy_uj",
+)
 _PROCESS_COUNTERS = ("cpu_time_ns", "read_bytes")
 _THROTTLING = ("sw_thermal", "hw_thermal", "hw_power_brake")
 

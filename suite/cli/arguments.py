@@ -13,6 +13,7 @@ from suite.cli.listing import GROUPS, PROGRAMS
 from suite.contract.traits import storage_formats
 from suite.plan import options as run
 from suite.plan.options import Option
+from suite.workloads.storage import KINDS
 
 FORMATS = ("text", "md", "json")
 PLATFORMS = ("linux/amd64", "linux/arm64")
@@ -179,6 +180,12 @@ CONVERSION = (
     Option("to", "the storage format to write", storage_formats),
     *(run.SCALE, replace(run.BATCH, help="images per shard", usual="equal for all", metavar="N")),
     *(run.CACHE, run.DIVISION, run.PURPOSE, run.RUNTIME, run.LAUNCHER, run.IMAGE, *run.PATHS, run.BUNDLE),
+    Option(
+        "resize",
+        "store squares of so many pixels instead of the unchanged files; with `ENCODE`",
+        metavar="PIXELS",
+    ),
+    Option("encode", "`raw`: rows of RGB; `jpeg`: JPEG files of quality 95; with `RESIZE`", KINDS),
     Option("measure", "measure the conversion before converting the dataset", switch=True, default=True),
     *(run.DRY, run.FETCH),
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suite.plan.errors import BadConfiguration
-from suite.plan.options import BUNDLE, PATHS
+from suite.plan.options import BUNDLE, RUN_PATHS
 
 if TYPE_CHECKING:
     from suite.report.grid import GridEntry
@@ -63,7 +63,7 @@ def split_overrides(given: Sequence[str], results: Path) -> tuple[list[str], lis
             raise BadConfiguration("results_dir: a matrix takes it as a flag, --results-dir DIR")
         if name == "dry":
             raise BadConfiguration("dry: a matrix takes it as a flag, --dry")
-        (paths if name in [option.name for option in (*PATHS, BUNDLE)] else options).append(override)
+        (paths if name in [option.name for option in (*RUN_PATHS, BUNDLE)] else options).append(override)
     return paths, options
 
 

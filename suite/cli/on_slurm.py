@@ -10,6 +10,7 @@ from suite.contract import CONVERSION, Key
 from suite.launch.slurm import launch, login_scale
 from suite.plan import prepare
 from suite.plan.machine import Gpu, Machine, detect_machine
+from suite.plan.options import RUN_PATHS
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve
 from suite.plan.settings import Settings
@@ -37,7 +38,7 @@ def submit_run(settings: Settings, options: SlurmOptions, measure: bool = True) 
         options,
         _command(settings, measure),
         name=f"{settings.workload}-{settings.framework}-{_job(settings)}",
-        path_options={name: getattr(settings, name) for name in ("data_root", "results_dir", "cache_dir")},
+        path_options={option.name: getattr(settings, option.name) for option in RUN_PATHS},
         decided=_decided(plan),
         devices=settings.devices_per_node,
         nodes=settings.nodes,
@@ -66,4 +67,7 @@ def _command(settings: Settings, measure: bool) -> tuple[str, ...]:
     if settings.kind != CONVERSION:
         return ("node" if settings.nodes > 1 else "run", *settings.overrides)
     given = [text for text in settings.overrides if text.partition("=")[0] not in ("storage", "framework")]
+    if settings.encoding != "file":
+        kind, size = settings.encoding.split("-")
+        given += [f"resize={size}", f"encode={kind}"]
     return ("preprocess", f"to={settings.storage}", f"measure={str(measure).lower()}", *given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from suite.containers.engines.native import PROJECT
@@ -82,6 +83,19 @@ def check_overrides(argv: Iterable[str], *, verb: str = "run") -> None:
                 )
     if verb not in _WITH_AXES and not any(flag in _SWEEP for flag in flags):
         _refuse_several_values(verb, options, given)
+    elif any(flag in _SWEEP for flag in flags):
+        _refuse_too_many_runs(options)
+
+
+def _refuse_too_many_runs(options: Sequence[str]) -> None:
+    """BadConfiguration where ``-m`` would start more runs than a sweep may have cells: Hydra has no limit."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    from suite.sweep.grid import parse_axes, refuse_too_many
+
+    parse = OverridesParser.create().parse_override
+    swept = [one for one in options if (found := parse(one)).is_choice_sweep() or found.is_range_sweep()]
+    refuse_too_many(prod(map(len, parse_axes(swept).values())))
 
 
 def _pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:

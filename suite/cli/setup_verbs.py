@@ -54,9 +54,7 @@ SETUP_VERBS = (
             Option(
                 "log", "measure nothing: check and show this log", metavar="DIR", type=Path,
             ),
-            Option(
-                "baselines", "where baselines are kept", metavar="DIR", default="baselines", type=Path
-            ),
+            replace(run.BASELINES, help="where baselines are kept"),
             run.FETCH,
         ),
         storage_code=15,

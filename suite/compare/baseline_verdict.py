@@ -78,6 +78,23 @@ def verdicts(candidate: Baseline, known: Sequence[Baseline]) -> tuple[BaselineVe
     return tuple(found)
 
 
+def medians(known: Sequence[Baseline]) -> dict[tuple[str, str, str], dict[str, float]]:
+    """By name, unit and method of a series: the median (units per second) of each identified machine.
+
+    They are what a verdict against the cohort compares with, for many candidates at once.
+    """
+    logs: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+    for one in known:
+        if one.machine is not None:
+            for name, series in one.series.items():
+                of_machine = logs.setdefault((name, series.unit, series.method), {})
+                of_machine.setdefault(one.machine, []).append(series.log_rate)
+    return {
+        key: {machine: math.exp(statistics.median(some)) for machine, some in of_machine.items()}
+        for key, of_machine in logs.items()
+    }
+
+
 def _verdict(against: str, candidate: Baseline, groups: Mapping[str, _Group]) -> BaselineVerdict:
     least = MINIMUM[against]
     tests = sum(len(group.figures) >= least for group in groups.values())

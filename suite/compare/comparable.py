@@ -5,8 +5,8 @@ This runs in the sandbox and returns JSON values. They are not escaped: the code
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,10 +14,11 @@ from typing import Any
 from suite.checker import check_result
 from suite.checker.sandboxed import VerdictSummary, ended_verdict, limit_finding
 from suite.checker.verdict import Verdict
-from suite.contract import CONVERSION, MEASURED_STEPS
+from suite.contract import CONVERSION, MEASURED_STEPS, key_fields
 from suite.log import statistics
 from suite.log.files import folder_of
 from suite.log.model import Event, Record, Repeat
+from suite.metrics.energy import DEVICES, NODE, energy_per_unit
 from suite.metrics.machine import at, facts
 from suite.metrics.metric import Metric, missing, reason_of
 from suite.metrics.run import first_reached, metrics_of, title, unit
@@ -31,7 +32,7 @@ FRAMEWORK, SETTINGS, IMAGE, CODE = "framework and devices", "settings", "image",
 SOFTWARE = "system, seen from inside"
 GROUPS = (MEANING, FRAMEWORK, SETTINGS, RULES, IMAGE, CODE, SYSTEM, SOFTWARE)
 _RANKS = ("devices", "nodes", "strategy")
-_KEY_OF_MEANING = ("variant", "scale", "precision", "batch", "scenario", "data", "cache")
+_KEY_OF_MEANING = ("variant", "scale", "precision", "batch", "scenario", "data", "cache", "encoding")
 # Settings that are part of the key or covered by the digests of code.
 _IN_KEY_OR_CODE = (
     "workload",
@@ -46,6 +47,7 @@ _IN_KEY_OR_CODE = (
 )
 _CODE_SETTINGS = ("custom_pair", "custom_python", "custom_image", "changes_digest")
 _PERCENTILES = (50, 90, 99)
+_GPU = re.compile(r"^gpu[0-9]+\.")
 _TIMED = {"repeat_start", "repeat_end"}  # the clock triples of a completed repeat
 _SCALAR = str | int | bool | None
 
@@ -95,8 +97,25 @@ def comparable_of(record: Record, verdict: Verdict) -> dict[str, Any]:
         "scenario": scenario,
         "facts": facts_by_group(record),
         "metrics": compared_metrics(record),
+        "baseline": cited_figures(record),
         "times": [times_of(repeat) for repeat in record.repeats if repeat.clock_at.keys() >= _TIMED],
     }
+
+
+def cited_figures(record: Record) -> dict[str, Any] | None:
+    """``log`` and ``figures`` of the baseline that the run cites, those of its GPUs as means: ``gpu.triad``.
+
+    A ``rate`` is in units per second; only figures of equal ``method`` compare. None without a baseline.
+    """
+    cited = record.header.data.get("baseline")
+    if cited is None:
+        return None
+    figures: dict[tuple[str, str], list[int]] = {}
+    for name, one in cited["series"].items():
+        general = _GPU.sub("gpu.", name)
+        figures.setdefault((general, one["method"]), []).append(one["rate"])
+    means = {name: {"rate": fmean(rates), "method": method} for (name, method), rates in figures.items()}
+    return {"log": cited["log"], "figures": means}
 
 
 def times_of(repeat: Repeat) -> dict[str, Any]:
@@ -118,7 +137,7 @@ def _nanoseconds(clock: Event) -> int:
 
 def facts_by_group(record: Record) -> Facts:
     """Every configured and observed fact of a run, except those unique to it, by group and dotted name."""
-    header, key = record.header.data, asdict(record.subject)
+    header, key = record.header.data, key_fields(record.subject)
     settings = dict(header.get("settings") or {})
     meaning = {name: key.get(name) for name in _KEY_OF_MEANING}
     meaning |= _flat("hyper", header.get("hyper", {})) | _flat("dataset", header["dataset"])
@@ -167,12 +186,14 @@ def compared_metrics(record: Record) -> dict[str, dict[str, Any]]:
     """Each metric with its value, unit, one value per repeat, and the reason where it has no value."""
     done = [repeat for repeat in record.repeats if repeat.end is not None]
     if record.mode == "quality":
-        metrics = {"time_to_quality_s": _quality(record, done), "energy": _energy(done, None)}
+        metrics = {"time_to_quality_s": _quality(record, done), "energy": _energy_to_quality(done)}
     else:
         metrics = {"throughput": _throughput(record, done)}
         if record.conversion is None and record.key.scenario == "single_stream":
             metrics |= _latency(record, done)
-        metrics["energy"] = _energy(done, unit(record).removesuffix("s"))
+        metrics["energy"] = _energy(record, DEVICES)
+        if (of_node := _energy(record, NODE))["value"] is not None:
+            metrics["energy_node"] = of_node
     return metrics
 
 
@@ -208,20 +229,21 @@ def _quality(record: Record, done: Sequence[Repeat]) -> dict[str, Any]:
     return _metric(metrics_of(record)["time_to_quality_s"], times)
 
 
-def _energy(done: Sequence[Repeat], each: str | None) -> dict[str, Any]:
-    """Joules of all accelerators within the window: per unit of work, or with ``each`` None per repeat."""
-    joules, work = [], []
+def _energy(record: Record, scope: str) -> dict[str, Any]:
+    """Joules per unit of work, with the value of each repeat."""
+    found = energy_per_unit(record, scope, unit(record).removesuffix("s"))
+    return _metric(found.metric, found.repeats)
+
+
+def _energy_to_quality(done: Sequence[Repeat]) -> dict[str, Any]:
+    """Joules of all accelerators from the first access to the data to the end of a training."""
+    joules = []
     for repeat in done:
         measured = _joules(repeat)
         if isinstance(measured, str):
             return _metric(missing(measured))
         joules.append(measured)
-        work.append(1 if each is None else repeat.units or 0)
-    if not joules or min(work) <= 0:
-        return _metric(missing("no repeat has counted work"))
-    name = "J" if each is None else f"J/{each}"
-    total = sum(joules) / (len(joules) if each is None else sum(work))
-    return _metric(Metric(total, name), [one / units for one, units in zip(joules, work, strict=True)])
+    return _metric(Metric(fmean(joules), "J") if joules else missing("no repeat was completed"), joules)
 
 
 def _joules(repeat: Repeat) -> float | str:

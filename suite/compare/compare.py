@@ -26,12 +26,13 @@ _LABELS = {
     "latency_p90_ms": "latency p90",
     "latency_p99_ms": "latency p99",
     "energy": "energy",
+    "energy_node": "energy with processors and memory",
 }
 # What must be equal beside workload, phase, mode and unit: a ratio of two models or scenarios has no meaning.
 # Other differences in what is measured, such as precision, batch and data, may be the question.
 SAME_WORK = ("scale", "variant", "scenario")
 # The conclusions for a ratio above 1 and below 1, of metrics other than times.
-_CONCLUSIONS = {"throughput": (FASTER, SLOWER), "energy": (MORE, LESS)}
+_CONCLUSIONS = {"throughput": (FASTER, SLOWER), "energy": (MORE, LESS), "energy_node": (MORE, LESS)}
 _TIME_CONCLUSIONS = (SLOWER, FASTER)
 
 ComparableResult = Mapping[str, Any]
@@ -110,6 +111,19 @@ class Comparison:
         """The sentence that names what else than the speed differs; empty for equal work."""
         return unlike_sentence("A and B", [one.name for one in self.meaning])
 
+    @property
+    def baselines(self) -> dict[str, float]:
+        """B over A of each figure of the baselines that both cite, of equal methods; empty if it is one."""
+        a, b = self.a.get("baseline"), self.b.get("baseline")
+        if a is None or b is None or a["log"] == b["log"]:
+            return {}
+        ours, theirs = a["figures"], b["figures"]
+        return {
+            name: theirs[name]["rate"] / ours[name]["rate"]
+            for name in ours
+            if name in theirs and theirs[name]["method"] == ours[name]["method"]
+        }
+
     def __repr__(self) -> str:
         sides = [f"{side}: {safe(one['run_id'])}" for side, one in (("A", self.a), ("B", self.b))]
         last = [safe(self.different_settings, 400)] if self.meaning else []
@@ -124,6 +138,7 @@ class Comparison:
             "like_with_like": not self.meaning,
             "paired": self.paired,
             "metrics": {row.name: metric_values(row) for row in self.rows},
+            "baselines": self.baselines,
             "gate": None if self.gate is None else asdict(self.gate),
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -87,6 +87,13 @@ class ConversionKey:
     batch: int  # images of a shard, which is a step
     scale: str  # reference | mini
     cache: str  # warm | cold
+    encoding: str = "file"  # of the stored images: file, unchanged, or raw-256 and jpeg-256, resized
+
+
+def key_fields(key: Key | ConversionKey) -> dict[str, Any]:
+    """The fields of a key by name, as a log has them: without the encoding of unchanged image files."""
+    fields = asdict(key)
+    return {name: value for name, value in fields.items() if (name, value) != ("encoding", "file")}
 
 
 def run_id_parts(key: Key | ConversionKey, mode: str) -> tuple[str, ...]:

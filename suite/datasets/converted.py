@@ -19,7 +19,7 @@ from typing import Any
 from suite.datasets.errors import DatasetCorrupt, NoSpace, storage_errors
 from suite.datasets.prepare import MANIFEST, PreparedDataset, flush
 from suite.datasets.verify import Progress, parallel
-from suite.workloads.storage import SPLITS, Shard, files_digest
+from suite.workloads.storage import SPLITS, Shard, encoding_of, files_digest
 
 STORAGE = "storage.json"
 SHARDS, SOURCE = "shards", "source.json"  # in the work folder of an unfinished conversion
@@ -29,8 +29,13 @@ _SPACE = 1.25  # bytes of a storage format over those of the files: LMDB fills w
 class ConvertedDataset:
     """One conversion: its target folder, and the work folder while it is unfinished."""
 
-    def __init__(self, root: Path, source: PreparedDataset, storage_format: str, batch: int) -> None:
-        self.name = f"{source.name}-{storage_format}"
+    def __init__(
+        self, root: Path, source: PreparedDataset, storage_format: str, batch: int, encoding: str = "file"
+    ) -> None:
+        self._encoding = encoding_of(encoding)
+        again = {} if self._encoding is None else {"encoding": encoding}
+        self.name = "-".join((source.name, storage_format, *again.values()))
+        self._again = again
         self.target = root / self.name
         self._unfinished = root / ".converting" / self.name
         # One level deeper, because a worker's caches lie beside its scratch.
@@ -43,11 +48,14 @@ class ConvertedDataset:
         named = {
             name: getattr(self._source, name) for name in ("name", "kind", "digest", "bytes", "generator")
         }
-        return named | {"images_per_shard": self._batch}
+        return named | {"images_per_shard": self._batch} | self._again
 
     @contextmanager
-    def building(self) -> Iterator[Path]:
-        """The work folder, locked for one process; work on other data is removed from it."""
+    def building(self, images: int = 0) -> Iterator[Path]:
+        """The work folder, locked for one process; work on other data is removed from it.
+
+        ``images`` are those of all shards, whose number decides the space that raw pixels need.
+        """
         with storage_errors(self.work_folder):
             self.work_folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.work_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -66,16 +74,19 @@ class ConvertedDataset:
                     for path in self.work_folder.iterdir():
                         _remove(path)
                     (self.work_folder / SOURCE).write_text(json.dumps(self._of), "utf-8")
-                self._require_space()
+                self._require_space(images)
             yield self.work_folder
         finally:
             os.close(lock)
 
-    def _require_space(self) -> None:
+    def _require_space(self, images: int) -> None:
+        stored = self._source.bytes
+        if self._encoding is not None and self._encoding.kind == "raw":
+            stored = images * 3 * self._encoding.size**2
         written = sum(
             path.stat().st_size for path in self.work_folder.glob(f"{SHARDS}/**/*") if path.is_file()
         )
-        needed = int(_SPACE * self._source.bytes) - written
+        needed = int(_SPACE * stored) - written
         state = os.statvfs(self.work_folder)
         free = state.f_bavail * state.f_frsize
         if free < needed:
@@ -84,16 +95,23 @@ class ConvertedDataset:
                 f"{free / 1e9:.1f}. Free space there or choose another DATA_ROOT."
             )
 
-    def finish(self, shards: Sequence[tuple[Shard, Mapping[str, Any]]]) -> None:
-        """Write lists, ``storage.json`` and manifest and rename the folder; ``shards`` with records."""
+    def finish(
+        self, shards: Sequence[tuple[Shard, Mapping[str, Any]]], seconds: float | None = None, why: str = ""
+    ) -> None:
+        """Write lists, ``storage.json`` and manifest and rename the folder; ``shards`` with records.
+
+        ``seconds`` is the time that all shards took, None with the reason ``why``.
+        """
         folder = self.work_folder / SHARDS
         counts = {split: [shard.count for shard, _ in shards if shard.split == split] for split in SPLITS}
+        time = {"reason": why} if seconds is None else {"seconds": round(seconds, 3)}
+        manifest = self._manifest(shards) | time
         with storage_errors(self.work_folder):
             for split in SPLITS:
                 shutil.copyfile(self._source.path / f"{split}.txt", folder / f"{split}.txt")
             stored = {"storage": self._storage_format, "shards": counts}
             (folder / STORAGE).write_text(json.dumps(stored) + "\n", "utf-8")
-            (folder / MANIFEST).write_text(json.dumps(self._manifest(shards), indent=1) + "\n", "utf-8")
+            (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
             for name in (*(f"{split}.txt" for split in SPLITS), STORAGE, MANIFEST):
                 flush(folder / name)
             folder.rename(self.target)
@@ -111,6 +129,10 @@ class ConvertedDataset:
             for shard, note in shards
         }
         return {"name": self.name, "storage": self._storage_format, "source": self._of, "shards": rows}
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the finished conversion."""
+        return dict(_read(self.target / MANIFEST))
 
     def is_complete(self, shards: Sequence[Shard], progress: Progress | None = None) -> bool:
         """Whether the finished conversion exists; DatasetCorrupt where its source or its content differs.

@@ -10,11 +10,10 @@ import errno
 import fcntl
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
-from suite.contract import ConversionKey, Key
+from suite.contract import ConversionKey, Key, key_fields
 from suite.log.canonical import encode, sha256_hex
 
 LEDGER = "attempts.jsonl"
@@ -57,7 +56,7 @@ def _earlier(ledger: BinaryIO, key: Key | ConversionKey) -> int:
 
 
 def _digest(key: Key | ConversionKey) -> str:
-    return sha256_hex(encode(asdict(key)))
+    return sha256_hex(encode(key_fields(key)))
 
 
 def _key(line: bytes, number: int) -> str:

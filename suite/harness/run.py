@@ -23,7 +23,6 @@ from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure
 from suite.log.canonical import NotCanonicalError
 from suite.log.claims import claims_of
-from suite.log.files import CHANGES
 from suite.log.safe import safe
 from suite.plan.plan import Plan
 from suite.plan.prepared import PreparedRun
@@ -122,10 +121,9 @@ def _open_session(run: NamedRun, interrupts: Interrupts, quiet: bool) -> Iterato
     folder = plan.settings.results_dir / plan.run_id
     if plan.key.cache == "warm":
         warm(dataset.paths)
-    files = {CHANGES: prepared.changes} if prepared.changes else {}
     session = Session(
         prepared,
-        LogWriter(folder, prepared.header, interrupts.held, files),
+        LogWriter(folder, prepared.header, interrupts.held, prepared.files),
         {"facts": facts, "reasons": reasons},
         Progress(
             plan.repeats,

@@ -18,8 +18,9 @@ from suite.log.finding import Defect, RecordError
 
 LOG = "run.jsonl"
 CHANGES = "changes.patch"
+BASELINE = "baseline.json"  # the shared file of the baseline that the header cites
 MAX_CHANGES = 1 << 20  # bytes
-ALLOWED = (LOG, "system.json", "attestation.dsse.json", "timestamp.tsr", CHANGES)
+ALLOWED = (LOG, "system.json", "attestation.dsse.json", "timestamp.tsr", CHANGES, BASELINE)
 PARTIAL = ".partial"
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")  # category Cc but tab, LF, FF, CR
 _MAX_LISTED = 20

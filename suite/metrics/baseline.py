@@ -94,7 +94,9 @@ class Series:
 class Baseline:
     """A checked baseline. ``machine`` identifies the machine without naming it; None if nothing does.
 
-    ``digest`` is that of the log. ``conditions`` are sentences about what limited the machine.
+    ``digest`` is that of the log. ``conditions`` are sentences about what limited the machine. Only a log has
+    ``gpus``, the digests of the GPUs' UUIDs in the order of the series, and ``disk``, file system and model
+    of the disk.
     """
 
     digest: str
@@ -106,6 +108,8 @@ class Baseline:
     series: Mapping[str, Series]
     missing: Mapping[str, str]
     conditions: tuple[str, ...]
+    gpus: tuple[str, ...] = ()
+    disk: Mapping[str, Any] | None = None
 
     @classmethod
     def of_dict(cls, value: Mapping[str, Any]) -> Baseline:
@@ -172,11 +176,30 @@ def read_log(folder: Path) -> Baseline:
         series=_series(by_kind, missing),
         missing={name: str(one["reason"]) for name, one in missing.items()},
         conditions=conditions([event for event in events if event["kind"] == "conditions"]),
+        **_facts({one["source"]: one["facts"] for one in by_kind.get("facts", [])}),
     )
+
+
+def _facts(by_source: Mapping[str, Any]) -> dict[str, Any]:
+    """``gpus`` and ``disk`` of the facts, whose contents no schema restricts."""
+    accelerators = by_source.get("host", {}).get("accelerators")
+    devices = accelerators.get("devices") if isinstance(accelerators, Mapping) else None
+    known = [one for one in devices if isinstance(one, Mapping)] if isinstance(devices, list) else []
+    return {"gpus": tuple(str(one.get("uuid")) for one in known), "disk": by_source.get("disk")}
 
 
 def read_shared(path: Path) -> Baseline:
     """The baseline in a shared file; BaselineProblem if it does not follow the format."""
+    baseline = read_shared_file(path)
+    if path.name != f"{baseline.digest}.json":
+        raise BaselineProblem(
+            f"{safe(path.name)}: expected the name {baseline.digest}.json, after the digest of its log"
+        )
+    return baseline
+
+
+def read_shared_file(path: Path) -> Baseline:
+    """As :func:`read_shared`, whatever the name of the file."""
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -186,10 +209,6 @@ def read_shared(path: Path) -> Baseline:
     except (OSError, RecordError, strict.StrictError) as error:
         raise BaselineProblem(f"{safe(path.name)}: {safe(error, 400)}") from None
     _fits("shared", value, path.name)
-    if path.name != f"{value['log']}.json":
-        raise BaselineProblem(
-            f"{safe(path.name)}: expected the name {value['log']}.json, after the digest of its log"
-        )
     return Baseline.of_dict(value)
 
 

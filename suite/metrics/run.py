@@ -14,6 +14,7 @@ from suite.log import statistics
 from suite.log.model import Data, Record, Repeat
 from suite.log.units import count
 from suite.metrics import counters
+from suite.metrics.energy import DEVICES, NODE, energy_per_unit
 from suite.metrics.image import counts_of
 from suite.metrics.long_run import long_run_metrics
 from suite.metrics.machine import at, device_name, devices
@@ -40,7 +41,8 @@ def title(record: Record) -> str:
     name = device_name(record) or "unknown device"
     if (conversion := record.conversion) is not None:
         return (
-            f"{conversion.workload}, conversion to {conversion.storage} in {conversion.framework}, "
+            f"{conversion.workload}, conversion to {conversion.storage}{_encoding(conversion.encoding)} in "
+            f"{conversion.framework}, "
             f"{conversion.scale} scale, {conversion.batch} images a shard on {name}; "
             f"{conversion.cache} cache; {record.division} division"
         )
@@ -61,6 +63,14 @@ def title(record: Record) -> str:
         f"{f' from {storage}' if storage else ''}, {key.cache} cache; {f'{counts}; ' if counts else ''}"
         f"{record.division} division"
     )
+
+
+def _encoding(name: str) -> str:
+    """How a conversion encoded its images again, as a part of a sentence."""
+    if name == "file":
+        return ""
+    kind, size = name.split("-")
+    return f" as {'raw pixels' if kind == 'raw' else 'JPEG'} of {size} x {size}"
 
 
 def metrics_of(record: Record) -> dict[str, Metric]:
@@ -92,6 +102,9 @@ def metrics_of(record: Record) -> dict[str, Metric]:
     )
     if record.mode != "quality":
         metrics |= long_run_metrics(record, done)
+        for scope in (DEVICES, NODE):
+            energy = energy_per_unit(record, scope, unit(record).removesuffix("s"))
+            metrics[f"energy_{scope}_j_per_unit"] = energy.metric
     metrics["setup_s"] = mean_seconds(reports, "setup_ns", many)
     metrics["compile_s"] = mean_seconds(reports, "compile_ns", many)
     return metrics

@@ -39,6 +39,7 @@ def resolve_conversion(settings: Settings, machine: Machine, find: FindEngine) -
         batch=settings.batch or BATCHES[scale][0],
         scale=scale,
         cache=settings.cache,
+        encoding=settings.encoding,
     )
     division = division_of(settings, scale)
     rules = rules_of(scale)

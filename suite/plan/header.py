@@ -9,18 +9,21 @@ from typing import Any
 from suite import __version__
 from suite import rules as rulebook
 from suite.checker import Finding, check_header
-from suite.contract import CONVERSION, LOAD, WARMUP_STEPS, ConversionKey
+from suite.contract import CONVERSION, LOAD, WARMUP_STEPS, ConversionKey, key_fields
 from suite.log.canonical import encode, sha256_hex
+from suite.log.files import BASELINE, CHANGES
+from suite.plan.cited_baseline import CitedBaseline, cite_baseline, not_cited
 from suite.plan.code import current_code_digest, current_git_state
 from suite.plan.custom import NO_CUSTOM_CODE, CustomCode, changes_patch
 from suite.plan.errors import RuleProblem
-from suite.plan.options import BUNDLE, PATHS
+from suite.plan.options import BUNDLE, RUN_PATHS
 from suite.plan.plan import Plan
 from suite.plan.prepared import Dataset
 from suite.rules import Rules
 
 FORMAT = "suite-log/1"
 DEPARTURES = ("DIV-", "IMG-")  # prefixes of the rules that the open division may depart from
+_NO_BASELINE = not_cited("a replay cites no baseline")
 _NO_LIMIT = "no limit was requested"
 _NOT_SET = {  # settings that may be null, and why
     **dict.fromkeys(("cpus", "cpuset", "memory_bytes"), _NO_LIMIT),
@@ -42,10 +45,10 @@ _UNKNOWN_IMAGE_FIELDS = {  # parts of the header's image that may be null, and w
 
 @dataclass(frozen=True, slots=True)
 class CheckedHeader:
-    """The data of a log's first event, the content of changes.patch, and the findings that reject nothing."""
+    """The data of a log's first event, the files beside the log, and the findings that reject nothing."""
 
     data: Mapping[str, Any]
-    changes: bytes
+    files: Mapping[str, bytes]
     findings: tuple[Finding, ...]
 
 
@@ -60,14 +63,16 @@ def checked_header(
     rules, changes = rulebook.load(plan.rules_version), b""
     if custom != NO_CUSTOM_CODE or plan.division == "open":
         changes = changes_patch(custom, plan.key.workload, plan.key.framework, plan.rules_version)
-    header = build_header(plan, rules, dataset, image, custom, changes, attempt)
+    cited = cite_baseline(plan, rules, dataset.path)
+    header = build_header(plan, rules, dataset, image, custom, changes, attempt, cited=cited)
     if custom != NO_CUSTOM_CODE or plan.division == "open" or plan.settings.counts_given:
         header["differences"] = _departures(header, rules)
     findings = check_header(header, rules)
     if rejected := [finding for finding in findings if finding.severity == "reject"]:
         lines = [f"{f.rule}: expected {f.expected}, found {f.found}. {f.fix}" for f in rejected]
         raise RuleProblem("the checker would reject this run:\n  " + "\n  ".join(lines))
-    return CheckedHeader(header, changes, tuple(findings))
+    files = {name: content for name, content in ((CHANGES, changes), (BASELINE, cited.shared)) if content}
+    return CheckedHeader(header, files, tuple(findings))
 
 
 def _departures(header: Mapping[str, Any], rules: Rules) -> list[dict[str, str]]:
@@ -89,6 +94,7 @@ def build_header(
     changes: bytes,
     attempt: int,
     differences: Sequence[Mapping[str, str]] = (),
+    cited: CitedBaseline = _NO_BASELINE,
 ) -> dict[str, Any]:
     """The data of the log's first event, for every kind of job, before the rules check it."""
     settings = settings_of(plan, custom, changes)
@@ -116,7 +122,7 @@ def build_header(
         ),
         "code_digest": current_code_digest(),
         "git": dict(git),
-        **_kind_fields(plan, rules, reasons),
+        **_kind_fields(plan, rules, reasons, cited),
         "division": plan.division,
         "purpose": plan.settings.purpose,
         "attempt": attempt,
@@ -143,20 +149,23 @@ def build_header(
     }
 
 
-def _kind_fields(plan: Plan, rules: Rules, reasons: dict[str, str]) -> dict[str, Any]:
+def _kind_fields(plan: Plan, rules: Rules, reasons: dict[str, str], cited: CitedBaseline) -> dict[str, Any]:
     """The fields that only this kind of job has. Reasons of nulls are added to ``reasons``."""
     if isinstance(plan.key, ConversionKey):
-        return {CONVERSION: asdict(plan.key)}
+        return {CONVERSION: key_fields(plan.key)}
     fields = {"key": asdict(plan.key), "mode": plan.settings.mode, "loader": plan.settings.loader}
     if plan.kind == LOAD:
         return fields
     initial = rules.initial_parameters(plan.key, plan.settings.mode)
     if initial is None:
         reasons["initial_parameters"] = "the rules hold no digest of the initial parameters of this run"
+    if cited.data is None:
+        reasons["baseline"] = cited.reason
     return {
         **fields,
         "hyper": dict(plan.hyper),
         "initial_parameters": initial,
+        "baseline": cited.data,
     }
 
 
@@ -165,7 +174,7 @@ def settings_of(plan: Plan, custom: CustomCode, changes: bytes = b"") -> dict[st
     asked = plan.settings
     excluded = asked.slurm.exclude if asked.slurm is not None else ()
     if isinstance(plan.key, ConversionKey):
-        of_kind: dict[str, Any] = asdict(plan.key)
+        of_kind: dict[str, Any] = key_fields(plan.key)
     else:
         stored = {} if asked.storage == "files" else {"storage": asked.storage}
         of_kind = {**stored, **asdict(plan.key), "mode": asked.mode, "loader": asked.loader}
@@ -216,6 +225,6 @@ def _without_path(override: str) -> str:
     option = name.lstrip("+")
     if option == "image":  # a repository with a digest is not a path
         return override
-    paths = [one.name for one in (*PATHS, BUNDLE)]
+    paths = [one.name for one in (*RUN_PATHS, BUNDLE)]
     path = option in (*paths, "framework.python") or ("/" in value and option != "experiment")
     return f"{name}=<path>" if equals and path else override

@@ -115,7 +115,12 @@ CACHE_DIR = Option(
 BUNDLE = Option(
     "bundle", "the folder that `make fetch` made, with image, wheels and data", metavar="DIR", type=Path
 )
+BASELINES = Option(
+    "baselines", "where baselines of the machine are kept; a run cites the newest", metavar="DIR",
+    default="baselines", type=Path,
+)  # fmt: skip
 PATHS = (DATA_ROOT, RESULTS_DIR, CACHE_DIR)
+RUN_PATHS = (*PATHS, BASELINES)
 NONCE = Option("nonce", "from a registry", metavar="<64 hexadecimal digits>")
 PAIR = Option("pair", "your custom pair: the run is open", metavar="FILE", type=Path)
 
@@ -204,7 +209,7 @@ RUN_OPTIONS = (
     Option("telemetry", "sample counters beside the run; required in closed", switch=True, default=True),
     DRY,
     FETCH,
-    *PATHS,
+    *RUN_PATHS,
     BUNDLE,
 )  # fmt: skip
 

@@ -40,7 +40,7 @@ def prepare_resources(plan: Plan) -> Resources:
 def prepare_run(plan: Plan, resources: Resources, attempt: int) -> PreparedRun:
     """The run with its header, which the rules checked. RuleProblem if they would reject the result."""
     header = checked_header(plan, resources.dataset, resources.image, resources.custom, attempt)
-    return PreparedRun(plan, resources, attempt, header.changes, header.data)
+    return PreparedRun(plan, resources, attempt, header.files, header.data)
 
 
 def check_path_options(plan: Plan) -> None:

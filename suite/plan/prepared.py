@@ -91,7 +91,7 @@ class PreparedRun:
     plan: Plan
     resources: Resources
     attempt: int
-    changes: bytes  # content of changes.patch; empty: the result has no such file
+    files: Mapping[str, bytes]  # written beside the log: changes.patch and baseline.json, where there is one
     header: Mapping[str, Any]
     replayed: tuple[int, ...] = ()  # in a replay: the numbers of the repeats that are run again, in order
 

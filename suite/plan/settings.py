@@ -15,7 +15,7 @@ from suite.plan.errors import BadConfiguration, did_you_mean, one_of
 from suite.plan.kubernetes_options import KubernetesOptions
 from suite.plan.kubernetes_options import parse as parse_kubernetes
 from suite.plan.limits import FIELDS, parse_limits
-from suite.plan.options import MAX, PATHS, RUN_OPTIONS, SECTIONS, by_name
+from suite.plan.options import MAX, RUN_OPTIONS, RUN_PATHS, SECTIONS, by_name
 from suite.plan.slurm_options import SlurmOptions
 from suite.plan.slurm_options import parse as parse_launcher
 
@@ -76,7 +76,9 @@ class Settings:
     data_root: Path
     results_dir: Path
     cache_dir: Path
+    baselines: Path
     overrides: tuple[str, ...] = field(default=())
+    encoding: str = "file"  # of the images that a conversion stores (suite.workloads.storage)
     batch_max: bool = False  # search the largest batch that fits
     kind: str = BENCHMARK  # of the job: benchmark, load or conversion
 
@@ -114,7 +116,7 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str
         )
     checked: dict[str, Any] = {name: one_of(name, tree[name], known[name].choices()) for name in _CHOICES}
     checked |= {option.name: _flag(option.name, tree[option.name]) for option in RUN_OPTIONS if option.switch}
-    checked |= {option.name: _path(option.name, tree[option.name]) for option in PATHS}
+    checked |= {option.name: _path(option.name, tree[option.name]) for option in RUN_PATHS}
     devices, device_selection = _devices(tree["devices"])
     pods = _named(tree, "launcher")["name"] == "kubernetes"
     return Settings(

@@ -80,7 +80,7 @@ def prepare_replay(
         attempt=1,
         differences=header["differences"],
     )
-    return PreparedRun(plan, resources, 1, b"", new_header, repeats), identity(header, new_header)
+    return PreparedRun(plan, resources, 1, {}, new_header, repeats), identity(header, new_header)
 
 
 def _require_replayable(header: Mapping[str, Any]) -> None:

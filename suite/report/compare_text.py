@@ -67,6 +67,9 @@ def blocks(found: Comparison) -> Iterator[Block]:
         yield TextLine("latency: the mean of the repeats' percentiles; `summary` has those over all steps")
     for row in found.rows:
         yield TextLine(row.sentence)
+    if found.baselines:
+        listed = ", ".join(f"{name} {ratio:.4f}" for name, ratio in found.baselines.items())
+        yield TextLine(f"baselines that A and B cite, B / A: {listed}")
     yield from gate_blocks(found.gate)
     yield from unlike_blocks(found.different_settings)
 

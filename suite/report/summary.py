@@ -59,12 +59,14 @@ _COMMON = (
     "cpu_worker_cores",
     "gpu_utilisation_percent",
     "gpu_power_w",
+    "energy_devices_j_per_unit",
+    "energy_node_j_per_unit",
     "gpu_throttled_percent",
     "input_wait_percent",
     "setup_s",
     "compile_s",
 )
-_CONVERSION_KEY = ("workload", "framework", "storage", "images_per_shard", "scale", "cache")
+_CONVERSION_KEY = ("workload", "framework", "storage", "images_per_shard", "scale", "cache", "encoding")
 _CONVERSION_METRICS = (
     *_THROUGHPUT[:4],
     *("files_read_mb_per_s", "shards_written_mb_per_s", "files_read_bytes", "shards_written_bytes"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from suite.compare.input_bound import input_bounds
@@ -148,6 +148,7 @@ def _settings(table: Table) -> Iterator[_Setting]:
     if table.mode == CONVERSION:
         yield _of_key("storage", "to {}")
         yield _of_key("images_per_shard", "{} images a shard", "images a shard")
+        yield replace(_of_key("encoding", "stored as {}", "stored as"), default="file")
     yield _Setting("phase", _phase)
     yield _of_key("precision")
     yield _of_key("scale", "{} scale")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from suite.contract import LOAD
 from suite.log.model import Record
 from suite.log.safe import safe
 from suite.log.units import quantity
+from suite.metrics.energy import NO_DEVICE
 from suite.metrics.image import image_of, limits_text
 from suite.metrics.long_run import long_run_text
 from suite.metrics.machine import at, facts, storage_text
@@ -89,7 +90,7 @@ def print_table(record: Record, console: Console | None = None) -> None:
         shown = [(prefix, metrics[name]) for prefix, name in members if name in metrics]
         if shown and not (no_memory and label in _SCORES):
             table.add_row(Text(label), Text(sentence(shown)))
-    for label, text in (*long_run_text(record, metrics), *_container(record)):
+    for label, text in (*_energy(metrics), *long_run_text(record, metrics), *_container(record)):
         table.add_row(Text(label), Text(text))
     console.print(table)
     for line in curve(record):
@@ -99,6 +100,14 @@ def print_table(record: Record, console: Console | None = None) -> None:
         console.print(Text("ranks: " + ranks))
     if spent := wall_time(record):
         console.print(Text("time: " + spent))
+
+
+def _energy(metrics: Mapping[str, Metric]) -> Sequence[tuple[str, str]]:
+    """The row of the energy; that a run has no accelerators is in the row of the GPU."""
+    names = {"devices": "energy_devices_j_per_unit", "node": "energy_node_j_per_unit"}
+    found = [(scope, metrics[name]) for scope, name in names.items() if name in metrics]
+    shown = [(scope, one) for scope, one in found if one.reason != NO_DEVICE]
+    return [("energy", sentence(shown))] if shown else []
 
 
 def out_of_memory(record: Record) -> str:

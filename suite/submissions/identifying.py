@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from suite.log.files import BASELINE
 from suite.log.model import Record
 from suite.submissions.signing.keys import PublicKey
 
@@ -33,6 +34,8 @@ def identifying_facts(
         rows.append(
             ("changes.patch", f"{record.changes.bytes} bytes of your code: read it before you publish")
         )
+    if (cited := header.data.get("baseline")) is not None:
+        rows.append((BASELINE, f"the baseline {cited['log']} of the machine, with all its windows"))
     boots = sorted({str(event["boot"]) for event in record.events if event.kind == "clock"})
     rows += [("log boot (hashed)", boot) for boot in boots]
     for side in ("outside", "inside"):

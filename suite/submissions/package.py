@@ -20,10 +20,11 @@ from typing import Any
 
 from suite.checker import Verdict, check_result
 from suite.checker.sandboxed import limit_finding
-from suite.log.files import LOG, read_file
+from suite.log.files import BASELINE, LOG, read_file
 from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
 from suite.log.safe import safe
+from suite.metrics.cited_baseline import file_difference
 from suite.metrics.machine import machine_facts
 from suite.sandbox.pool import in_sandboxes
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
@@ -205,6 +206,9 @@ def check_entry(
     record = verdict.record
     if record is not None and description is not None:
         findings += _agreement(record, description)
+    if record is not None:
+        expected, found = file_difference(folder, record.files, record.header.data.get("baseline"))
+        findings += [finding("SUBM-009", BASELINE, expected, found)] if expected else []
     if description is not None:
         findings += _folder(folder.relative_to(root).parts, description, record)
     entry = CheckedSubmission(

@@ -7,6 +7,7 @@ from typing import Any
 from suite.telemetry import cgroup
 from suite.telemetry.nvml import Devices
 from suite.telemetry.process import ProcessTree, descends
+from suite.telemetry.rapl import Rapl
 from suite.telemetry.reading import Collector, Unavailable, describe
 
 
@@ -20,6 +21,7 @@ class CounterReader:
         self.pid = pid
         self._processes = ProcessTree(pid)
         self._devices = devices or Devices(())
+        self._rapl = Rapl()
         self._group: cgroup.Cgroup | None = None
         self._no_group = ""
         try:
@@ -38,6 +40,7 @@ class CounterReader:
         else:
             host, reasons = cgroup.usage(self._group)
             collector.include("host", reasons)
+            host["energy_uj"] = collector.take("host.energy_uj", self._rapl.read)
         processes, reasons = self._processes.usage()
         collector.include("processes", reasons)
         devices, reasons = self._devices.read(lambda pid: descends(pid, self.pid))

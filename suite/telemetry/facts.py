@@ -6,6 +6,7 @@ facts in all repeats. Host name, user, serial numbers and paths are not among th
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 from suite.log.processors import compact_list, expand_list
 from suite.telemetry import cgroup
 from suite.telemetry.device_facts import device_facts
-from suite.telemetry.nvml import open_devices
+from suite.telemetry.nvml import Devices, open_devices
 from suite.telemetry.reading import (
     Collector,
     Unavailable,
@@ -45,6 +46,8 @@ _HYPERVISORS = {  # as firmware and /sys/hypervisor name them
     "xen": "Xen",
 }
 
+_MACHINE_DOMAIN = "suite-baseline-machine/1\n"
+
 Facts = dict[str, Any]
 Readings = dict[str, Callable[[], Any]]
 
@@ -71,6 +74,21 @@ def machine_facts(devices: Sequence[str] = (), root: Path = Path("/")) -> tuple[
     facts["accelerators"], reasons = device_facts(open_devices(devices))
     collector.include("accelerators", reasons)
     return facts, collector.reasons
+
+
+def machine_identity(devices: Devices, root: Path = Path("/")) -> str | None:
+    """A digest of the ids of the operating system and of the GPUs; None without an id of the system.
+
+    Both ids are random, so that the digest reveals neither.
+    """
+    try:
+        system = (root / "etc/machine-id").read_text().strip()
+    except OSError:
+        system = ""
+    if not system:
+        return None
+    text = _MACHINE_DOMAIN + "\n".join([system, *sorted(devices.uuids)])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _cgroup(root: Path) -> tuple[Facts | None, dict[str, str]]:

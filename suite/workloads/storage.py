@@ -6,9 +6,11 @@ Standard library only: worker, harness and checker share it.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from suite.contract import STEPS, BadData
 from suite.contract.traits import storage_formats, traits_of
@@ -40,6 +42,29 @@ class Shard:
         """The shard's files, relative to the folder of shards: the data, then the index if there is one."""
         endings = traits_of(storage_formats()[storage_format]).storage_files
         return tuple(self.name(storage_format) + ending for ending in endings)
+
+
+class Encoding(NamedTuple):
+    """How a conversion encodes images again: each is resized to ``size`` x ``size`` pixels."""
+
+    kind: str  # raw: rows of RGB; jpeg
+    size: int
+
+
+KINDS = ("raw", "jpeg")
+LARGEST = 4096  # pixels
+JPEG_QUALITY = 95  # as MXNet's im2rec and OpenCV
+_ENCODING = re.compile(rf"({'|'.join(KINDS)})-([1-9][0-9]{{0,3}})")
+
+
+def encoding_of(text: str) -> Encoding | None:
+    """The encoding that ``text`` names (``raw-256``); None for ``file``: files stay unchanged. ValueError."""
+    if text == "file":
+        return None
+    found = _ENCODING.fullmatch(text)
+    if found is None or int(found[2]) > LARGEST:
+        raise ValueError(f"expected file, raw-<pixels> or jpeg-<pixels>, of at most {LARGEST}, found {text}")
+    return Encoding(found[1], int(found[2]))
 
 
 def layout(images: Mapping[str, int], batch: int) -> tuple[Shard, ...]:

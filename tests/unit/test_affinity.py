@@ -95,8 +95,10 @@ def test_row_of_a_restricted_run_is_labelled_affinity(tmp_path: Path) -> None:
             elif event["kind"] == "env":
                 event["data"]["facts"]["affinity"] = "1"
 
+    from suite.advice.cells import processors
     from suite.compare.result_row import row_of
 
     row = row_of(rewrite(folder, forge))
     assert (row.status, row.limits_text) == ("accepted", "affinity 1")
     assert row.limits["cpuset"] is None
+    assert (row.settings["threads"], processors(row)) == (2, 1)  # make advise counts one core

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from suite.baseline.sample import machine_identity
 from suite.baseline.sample import sample as take_sample
 from suite.compare.baseline_verdict import verdicts
 from suite.log.safe import safe
 from suite.metrics.baseline import BaselineProblem, Cohort, read_log, read_shared
 from suite.report.baseline_text import text
+from suite.telemetry.facts import machine_identity
 from suite.telemetry.nvml import Devices
 from tests.fixtures.baselines import Events, sample, write_log
 from tests.unit.fake_nvml import FakeNvml, h200

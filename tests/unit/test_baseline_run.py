@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -207,3 +208,11 @@ def test_wrong_arguments_are_refused(
 def test_make_passes_its_variables_on() -> None:
     found = translate("baseline", ["QUICK=1", "GROUP=disk", "DISK=/data"])
     assert found == ["--quick", "--group", "disk", "--disk", "/data"]
+
+
+def test_a_full_disk_is_refused_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("suite.baseline.disk.shutil.which", lambda name: "/usr/bin/fio")
+    monkeypatch.setattr("suite.baseline.disk.shutil.disk_usage", lambda folder: SimpleNamespace(free=0))
+    with pytest.raises(disk.DiskProblem, match=r"expected 1\.3 GB of free space, found 0\.0 GB: free some"):
+        disk.measure(tmp_path, True, lambda kind, data: None)
+    assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 
 from suite.compare.baseline_deviation import factor, robust_deviation, sibling_factor
 from suite.compare.baseline_factors import FACTORS, TESTS
-from suite.compare.baseline_verdict import BaselineVerdict, decided, verdicts
+from suite.compare.baseline_verdict import BaselineVerdict, decided, medians, verdicts
 from suite.metrics.baseline import Baseline
 from tests.fixtures.baselines import baseline
 
@@ -131,3 +131,14 @@ def test_factors_grow_with_tests_and_are_taken_from_the_cautious_side() -> None:
     assert sibling_factor(6, 1) == sibling_factor(4, 1)
     with pytest.raises(ValueError, match="at least 5 figures"):
         factor(4, 1)
+
+
+def test_medians_of_machines_are_what_a_cohort_is_compared_with() -> None:
+    known = [noisy(10 * machine + again, f"m{machine}") for machine in range(10) for again in range(3)]
+    one = noisy(999, "m10")
+    (copy, _) = against(verdicts(one, known), "cohort").series
+    others = medians([*known, one])["cpu.copy", "byte", "torch"]
+    assert len(others) == 11
+    middle = np.median([np.log(rate) for machine, rate in others.items() if machine != "m10"])
+    assert copy.ratio == pytest.approx(one.series["cpu.copy"].rate / np.exp(middle))
+    assert medians([baseline(1, RATES, None)]) == {}

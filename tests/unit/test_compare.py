@@ -185,7 +185,8 @@ def test_missing_energy_has_a_reason(values: Values) -> None:
 
 
 def test_energy_per_unit_follows_the_counters(tmp_path: Path) -> None:
-    folder = write_good(tmp_path, reference())
+    long = reference(step_ns=25_000_000)
+    folder = write_good(tmp_path, long)
     events = [json.loads(line) for line in (folder / "run.jsonl").read_bytes().splitlines()]
     edges = [
         one["data"] for one in events if one["kind"] == "telemetry" and one["data"]["source"] == "counters"
@@ -194,7 +195,7 @@ def test_energy_per_unit_follows_the_counters(tmp_path: Path) -> None:
         (1 if edge["at"] == "window_close" else -1) * edge["devices"][0]["energy_mj"] for edge in edges
     )
     units = sum(one["data"]["units"] for one in events if one["kind"] == "repeat_end")
-    energy = comparison_data(tmp_path / "again", reference())["metrics"]["energy"]
+    energy = comparison_data(tmp_path / "again", long)["metrics"]["energy"]
     assert energy["value"] == pytest.approx(used / 1000 / units)
     assert len(energy["repeats"]) == 5
 

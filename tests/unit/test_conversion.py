@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from suite.common.decoder import decode
 from suite.contract import BadData, ConversionJob, ConversionKey
 from suite.worker.conversion import step_columns
 from suite.workloads._conversion.conversion import Conversion, StoredImage
-from suite.workloads._conversion.source import SourceImage
-from suite.workloads.storage import Shard
+from suite.workloads._conversion.datum import decoded, raw
+from suite.workloads._conversion.source import SourceImage, encoded_again, stored_digest
+from suite.workloads.storage import Encoding, Shard, read_list
 from tests.fixtures import image_files
 
 TRAIN, VAL = 22, 6  # of each of four classes: 88 + 24 images, one image per shard
@@ -93,6 +99,41 @@ def test_repeat_writes_its_shards_without_threads_between_steps(whole: Path, tmp
     pair.close()
     assert not pair.out.exists()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("convert")]
+
+
+@pytest.mark.parametrize(("encoding", "least"), [("raw-24", 3 * 24 * 24), ("jpeg-24", 300)])
+def test_images_are_resized_and_encoded_again(encoding: str, least: int, whole: Path, tmp_path: Path) -> None:
+    work = job(whole, tmp_path)
+    pair = Plain(replace(work, key=replace(work.key, encoding=encoding)))
+    shard = pair.shards[5]
+    done = pair.convert(shard)
+    (record,) = pair.read(pair.out / shard.name("recordio"), shard)
+    assert len(record.content) >= least
+    name, label = read_list(whole, "train")[5][1], record.label
+    source = SourceImage(5, label, name, (whole / name).read_bytes())
+    wanted = decode(source.content, name).resize((24, 24), Image.Resampling.BILINEAR)
+    if encoding.startswith("raw"):
+        assert record.content == wanted.tobytes()
+        value = raw(label, record.content, 24)
+        assert decoded(value) == (label, record.content)
+        assert value.count(wanted.tobytes()[2::3]) == 1  # the blue plane
+    else:
+        apart = np.asarray(decode(record.content, name), int) - np.asarray(wanted, int)
+        assert np.abs(apart).mean() < 8
+    again = encoded_again(source, Encoding(encoding.split("-", maxsplit=1)[0], 24))
+    assert done.pixels == sha256(bytes.fromhex(stored_digest(again))).hexdigest()
+    pair.close()
+
+
+def test_source_is_verified_before_it_is_encoded_again(tmp_path: Path) -> None:
+    folder = image_files.with_lists(image_files.folders(tmp_path / "images", TRAIN, VAL))
+    first, second = (folder / read_list(folder, "train")[at][1] for at in (0, 1))
+    first.write_bytes(second.read_bytes())
+    work = job(folder, tmp_path)
+    pair = Plain(replace(work, key=replace(work.key, encoding="raw-24")))
+    with pytest.raises(BadData, match="expected the image with the digest"):
+        pair.convert(pair.shards[0])
+    pair.close()
 
 
 def test_reset_ends_unfinished_shards(whole: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from suite.figures.distribution import Sample, cumulative, histogram
 from suite.figures.dots import Dot, dots
 from suite.figures.frame import style
 from suite.figures.lines import Point, Series, Span, lines
+from suite.figures.strips import Strip, strips
 from suite.figures.svg import SMALL, WIDTH, Figure, fit, stacked, width_of, wrapped
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -311,3 +312,18 @@ def test_stacked_figures_do_not_overlap_and_keep_their_tables() -> None:
     assert len({len(row) for row in both.table.rows}) == 1
     with pytest.raises(ValueError, match="at least one figure"):
         stacked([], "none")
+
+
+def test_strip_has_percentile_and_difference_from_the_median_of_the_others() -> None:
+    found = Strip("cpu.triad", 90.0, (80.0, 90.0, 100.0, 110.0, 120.0))
+    assert found.percentile == 30  # one is smaller, one is equal
+    assert found.difference(90) == pytest.approx(-10)
+    assert (found.quantile(0), found.quantile(0.25), found.quantile(1)) == (80, 90, 120)
+    shown = strips("This machine", [found])
+    assert shown.table.rows == (("cpu.triad", "-10.0", "30", "5", "-20.0", "-16.0", "+16.0", "+20.0"),)
+    assert "-10.0 %, percentile 30 of 5" in shown.inline("a")
+    assert "is at the end of the axis" not in shown.inline("a")
+    far = strips("This machine", [Strip("disk.read", 1.0, (10.0, 11.0, 12.0))])
+    assert "is at the end of the axis" in far.inline("a")
+    many = strips("This machine", [Strip("disk.read", 50.0, tuple(map(float, range(1, 101))))])
+    assert many.inline("a").count("<circle") == 1  # that of the legend: the band alone is drawn

@@ -104,6 +104,8 @@ CASES: list[tuple[tuple[str, ...], int, str]] = [
     ),
     ((*RUN, "batch=[1,2"), 10, "batch: expected a value that Hydra can read, found [1,2"),
     ((*RUN, "batch=1 devices=2"), 10, "found 1 devices=2"),
+    ((*RUN, "-m", "batch=range(1,101)", "framework.threads=range(1,10001)"), 10, "cells, found 1,000,000"),
+    ((*SWEEP, "GRID=batch=range(1,1000001)"), 10, "at most 10,000 values, found more"),
     ((*RUN, "--multrun"), 10, "did you mean --multirun?"),
     (("run", "--workload", "ncf"), 10, "expected workload=VALUE, found --workload"),
     ((*NCF, "ARGS='batch=2"), 2, "ARGS: expected closed quotes"),

@@ -12,6 +12,7 @@ from suite.checker import Verdict, check_result
 from suite.checker.context import RULE_FUNCTIONS
 from suite.rules import LATEST, load
 from tests.fixtures.forged import DETECTOR, GNMT, LOWER, OTHER, Forged, both, put
+from tests.fixtures.forged_baseline import BASELINE_VARIANTS, CITING, READING
 from tests.fixtures.forged_fingerprint import FINGERPRINT_VARIANTS
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
 from tests.fixtures.forged_images import VARIANTS
@@ -24,6 +25,7 @@ from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
 
 _LOAD_INFER = replace(LOADED.key, phase="load_infer", batch=256, scale="reference")
+REJECTED = {**VARIANTS, **FORM_VARIANTS, **FINGERPRINT_VARIANTS, **BASELINE_VARIANTS}
 HONEST = {
     "ncf train": Good(),
     "ncf infer": Good(key=replace(MINI, phase="infer")),
@@ -49,6 +51,8 @@ HONEST = {
     "short steps": Good(step_ns=70_000, jitter_ns=1_000),
     "with a nonce": Good(nonce="5e" * 32),
     "images read from records": IN_RECORDS,
+    "citing a baseline": CITING,
+    "images read, citing a baseline": READING,
     "conversion": CONVERSION,
     "load": LOADED,
     "load for inference on a GPU": reference(key=_LOAD_INFER, storage="tfrecord"),
@@ -83,9 +87,9 @@ def test_forgery_is_found_by_its_rule(forged: Forged, tmp_path: Path) -> None:
     assert_caught(forged, tmp_path)
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, *FORM_VARIANTS, *FINGERPRINT_VARIANTS])
+@pytest.mark.parametrize("name", REJECTED)
 def test_forgery_variant_is_rejected_by_its_rule(name: str, tmp_path: Path) -> None:
-    assert not assert_caught({**VARIANTS, **FORM_VARIANTS, **FINGERPRINT_VARIANTS}[name], tmp_path).accepted
+    assert not assert_caught(REJECTED[name], tmp_path).accepted
 
 
 def assert_caught(forged: Forged, tmp_path: Path) -> Verdict:

@@ -33,7 +33,7 @@ from suite.plan.errors import (
 )
 from suite.plan.header import checked_header, settings_of
 from suite.plan.machine import Gpu, Machine
-from suite.plan.options import PATHS, RUN_OPTIONS, by_name
+from suite.plan.options import RUN_OPTIONS, RUN_PATHS, by_name
 from suite.plan.plan import Plan
 from suite.plan.prepared import Dataset, PreparedRun, Resources
 from suite.plan.resolve import resolve
@@ -161,7 +161,7 @@ def test_every_option_refuses_an_unknown_value(name: str) -> None:
 def test_path_options_are_not_in_the_resolved_tree() -> None:
     plan = planned(settings("data_root=/a", "results_dir=/b", "cache_dir=/c"), LAPTOP)
     resolved = settings_of(plan, NO_CUSTOM_CODE)
-    assert not {option.name for option in PATHS} & set(resolved)
+    assert not {option.name for option in RUN_PATHS} & set(resolved)
     assert "/a" not in str(resolved)
 
 

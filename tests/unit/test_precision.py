@@ -12,7 +12,7 @@ import pytest
 from suite import workloads
 from suite.checker import check_result
 from suite.common.support import unsupported
-from suite.contract import MEASURED_STEPS, STEPS, Key
+from suite.contract import BENCHMARK, MEASURED_STEPS, STEPS, Key
 from suite.harness.repeat import log_steps
 from tests.fixtures.forged import both, everywhere, put
 from tests.fixtures.forging import rewrite
@@ -112,7 +112,7 @@ def test_harness_logs_a_reason_for_the_missing_gradient_norm_of_a_skipped_step(t
     steps: dict[str, Any] = {"losses": [(1.0).hex()] * STEPS, "gradient_norms": norms}
     events: list[dict[str, Any]] = []
     session = SimpleNamespace(
-        plan=SimpleNamespace(key=good.key, measured_steps=MEASURED_STEPS),
+        plan=SimpleNamespace(key=good.key, kind=BENCHMARK, measured_steps=MEASURED_STEPS),
         log=SimpleNamespace(event=lambda kind, data, repeat: events.append(data)),
     )
     timestamps = {name: list(range(STEPS)) for name in ("timestamps", "dispatched", "batches")}

@@ -28,6 +28,10 @@ REFUSED = [
     (("variant=v1.5",), 10, "variant: a conversion has no model"),
     (("devices=2",), 11, "devices: expected 1, found 2"),
     (("workload.hyper.rate=1",), 10, "workload.hyper: a conversion has no model"),
+    (("resize=256",), 10, "encode: expected resize=<pixels> and encode=<raw or jpeg> together"),
+    (("encode=raw",), 10, "resize: expected resize=<pixels>"),
+    (("resize=0", "encode=raw"), 10, "resize: expected a number of pixels from 1 to 4096, found 0"),
+    (("resize=256", "encode=png"), 10, "encode: expected one of raw, jpeg"),
     (("scale=reference",), 12, "make data WORKLOAD=resnet50 FROM=path"),
 ]
 
@@ -49,10 +53,17 @@ def test_invalid_conversion_is_refused(
     [("recordio", "mxnet"), ("tfrecord", "tensorflow"), ("lmdb", "pytorch"), ("arrayrecord", "jax")],
 )
 def test_storage_format_selects_the_framework(storage: str, framework: str) -> None:
-    options, measure = translate(["workload=vgg16", f"to={storage}", "cache=cold", "framework.threads=2"])
+    options, measure, encoding = translate(
+        ["workload=vgg16", f"to={storage}", "cache=cold", "framework.threads=2"]
+    )
     wanted = ["workload=vgg16", "cache=cold", "framework.threads=2", f"storage={storage}"]
-    assert (options, measure) == ([*wanted, f"framework={framework}"], True)
+    assert (options, measure, encoding) == ([*wanted, f"framework={framework}"], True, "file")
     assert translate([f"to={storage}", "measure=false"])[1] is False
+
+
+def test_resize_and_encode_are_one_encoding() -> None:
+    assert translate(["to=lmdb", "resize=256", "encode=raw"])[2] == "raw-256"
+    assert translate(["to=lmdb", "resize=64", "encode=jpeg"])[2] == "jpeg-64"
 
 
 def test_conversion_needs_a_storage_format() -> None:

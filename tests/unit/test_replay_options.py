@@ -64,7 +64,7 @@ def run_of(plan: Plan, replayed: tuple[int, ...] = ()) -> PreparedRun:
     workers = NativeWorkers(Path("/env/bin/python"), plan.threads, "passive", "")
     resources = Resources(dataset, workers, None, NO_CUSTOM_CODE)
     data = build_header(plan, load(plan.rules_version), dataset, None, NO_CUSTOM_CODE, b"", 1)
-    return PreparedRun(plan, resources, 1, b"", data, replayed)
+    return PreparedRun(plan, resources, 1, {}, data, replayed)
 
 
 def header(plan: Plan) -> Mapping[str, Any]:

@@ -209,6 +209,7 @@ DEFECTS: list[tuple[str, Callable[[Path], Any]]] = [
     ("SUBM-006", lambda root: moved(root, ORG, "practice", "example-box-1", "gnmt", the_run(root).name)),
     ("SUBM-006", lambda root: moved(root, ORG, "results", "example-box-1", "ncf", the_run(root).name)),
     ("SUBM-007", twin),
+    ("SUBM-009", lambda root: (the_run(root) / "baseline.json").write_text("{}")),
     ("LOG-002", lambda root: (the_run(root) / "extra.bin").write_text("")),
 ]
 

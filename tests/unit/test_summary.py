@@ -111,7 +111,8 @@ def test_csv_is_tidy_with_units_in_the_names() -> None:
     assert first["peak_device_memory_bytes"] == ""
     numbers = [name for name in table.metric_columns if not name.startswith(("loss", "quality"))]
     assert all(
-        name.endswith(("_per_s", "_percent", "_ms", "_s", "_bytes", "_cores", "_w")) for name in numbers
+        name.endswith(("_per_s", "_percent", "_ms", "_s", "_bytes", "_cores", "_w", "_j_per_unit"))
+        for name in numbers
     )
 
 

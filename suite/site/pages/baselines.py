@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
-from suite.compare.baseline_verdict import FAST, OK, SLOW
+from suite.compare.baseline_verdict import FAST, OK, SLOW, medians
+from suite.figures.strips import Strip, strips
 from suite.log.units import count
 from suite.report.baseline_text import AGAINST, notes, rate_text, rows, sentences
 from suite.site import parts
@@ -25,6 +27,8 @@ _LISTED = (
 _BADGES = {OK: "accepted", SLOW: "rejected", FAST: "flagged"}
 _MOST_SERIES = 400  # rows of a page: a host with eight GPUs has half of that
 _MOST_NOTES = 100
+_MOST_STRIPS = 40
+_FEWEST_IN_STRIP = 3
 
 
 def pages(collection: Collection) -> Iterator[tuple[str, str]]:
@@ -49,8 +53,12 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
         body += [tag("h2", "Files that were left out"), tag("ul", lines)]
     yield "baselines.html", page("Baselines", body, current="baselines.html", footer=FOOTER)
     for kind, some in kinds.items():
+        known = medians([one.baseline for one in some])
         for one in some:
-            yield f"baseline/{one.baseline.digest}.html", _page(one, kind, len(some) - 1)
+            yield (
+                f"baseline/{one.baseline.digest}.html",
+                _page(one, kind, len(some) - 1, known),
+            )
 
 
 def _list(kind: str, some: Sequence[CheckedBaseline]) -> Html:
@@ -85,7 +93,9 @@ def _list(kind: str, some: Sequence[CheckedBaseline]) -> Html:
     return parts.table(heads, lines, f"{count(len(some), 'baseline')} of {kind}", class_="results")
 
 
-def _page(one: CheckedBaseline, kind: str, others: int) -> str:
+def _page(
+    one: CheckedBaseline, kind: str, others: int, known: Mapping[tuple[str, str, str], Mapping[str, float]]
+) -> str:
     baseline = one.baseline
     facts: list[tuple[str, Node]] = [
         ("measured", f"{baseline.when[:19].replace('T', ' ')} UTC{', quick' if baseline.quick else ''}"),
@@ -102,6 +112,7 @@ def _page(one: CheckedBaseline, kind: str, others: int) -> str:
         tag("h2", "Verdict"),
         tag("ul", [_verdict(sentences(each)) for each in one.verdicts]),
         tag("h2", "Figures"),
+        *_strips(one, known),
         _figures(one),
     ]
     if lines := notes(baseline):
@@ -117,6 +128,19 @@ _SOURCES = {
     True: "its chain of digests, its checks and the number of its windows were verified",
     False: "its windows, without the log: the digest names the log, which is not here",
 }
+
+
+def _strips(one: CheckedBaseline, known: Mapping[tuple[str, str, str], Mapping[str, float]]) -> list[Node]:
+    """Where each figure lies among the medians of other machines of the kind, which are in ``known``."""
+    found = []
+    for name, series in list(one.baseline.series.items())[:_MOST_STRIPS]:
+        machines = known.get((name, series.unit, series.method), {})
+        others = [rate for machine, rate in machines.items() if machine != one.baseline.machine]
+        if len(others) >= _FEWEST_IN_STRIP:
+            found.append(Strip(name, math.exp(series.log_rate), tuple(sorted(others))))
+    about = "Higher is faster. Each machine counts once, with its median; only equal methods are compared."
+    shown = strips("This machine among other machines of its kind", found, subtitle=about)
+    return [parts.plot(shown, "strips")] if found else []
 
 
 def _verdict(lines: Sequence[str]) -> Html:

@@ -43,7 +43,7 @@ class SignedResult:
     """A packaged result: the record, the bytes of the files, the attestation and the submitter."""
 
     record: Record
-    files: Mapping[str, bytes]  # run.jsonl, system.json, changes.patch where there is one
+    files: Mapping[str, bytes]  # run.jsonl, system.json; changes.patch and baseline.json where there are any
     attestation: bytes | None
     submitter: str
 

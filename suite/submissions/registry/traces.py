@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import combinations
 from typing import Any
 
+from suite.contract import key_fields
 from suite.log import fingerprint
 from suite.log.canonical import encode, sha256_hex
 from suite.log.model import Event, Record, Repeat
@@ -76,7 +77,9 @@ def trace_of(record: Record, location: str, submitter: str, system: str, *, acce
 
     A result that is not ``accepted`` has no figure: its fields may not agree with each other.
     """
-    key = sha256_hex(encode(asdict(record.subject)))  # the harness's ledger names benchmarks in the same way
+    key = sha256_hex(
+        encode(key_fields(record.subject))
+    )  # the harness's ledger names benchmarks in the same way
     return Trace(
         location=location,
         run_id=record.run_id,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from suite.log.canonical import reencode, sha256_hex
-from suite.log.files import CHANGES, LOG
+from suite.log.files import BASELINE, CHANGES, LOG
 from suite.log.model import Record
 from suite.submissions.signing import merkle
 
@@ -20,7 +20,7 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 # A name, not an address, because the project owns no domain; the schemas of the rules are named in the same
 # way ("urn:suite:1.0:header").
 PREDICATE = "urn:suite:attestation:run:1"
-SUBJECTS = (LOG, "system.json", CHANGES)  # in this order, if present
+SUBJECTS = (LOG, "system.json", CHANGES, BASELINE)  # in this order, if present
 
 
 class ChangedError(ValueError):

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from suite.contract import STEPS, WARMUP_STEPS, ConversionJob
-from suite.workloads._conversion.source import SourceImage, SourceImages
-from suite.workloads.storage import Shard, files_digest, layout
+from suite.workloads._conversion.source import SourceImage, SourceImages, encoded_again, stored_digest
+from suite.workloads.storage import Encoding, Shard, encoding_of, files_digest, layout
 
 SHARDS = "shards"  # the folder of finished shards, within the scratch folder
 
@@ -60,6 +60,7 @@ class Conversion(ABC):
         self.out = Path(job.scratch_dir) / SHARDS
         self.out.mkdir(exist_ok=True)
         self._source = SourceImages(Path(job.data_dir))
+        self._encoding = encoding_of(job.key.encoding)
         self.shards = layout(self._source.images, job.key.batch)
         self.pool = _started_pool(job.threads)
         self._pending: dict[int, Future[FinishedShard]] = {}
@@ -68,7 +69,7 @@ class Conversion(ABC):
 
     @abstractmethod
     def write(self, stem: Path, samples: Iterable[SourceImage], shard: Shard, size: int) -> None:
-        """Write the ``samples`` of ``shard`` (``size`` bytes in all) to files that begin with ``stem``.
+        """Write the ``samples`` of ``shard`` (at most ``size`` bytes) to files that begin with ``stem``.
 
         Existing files are left from an interrupted attempt and are replaced.
         """
@@ -86,7 +87,8 @@ class Conversion(ABC):
         stem = self.out / shard.name(self.storage)
         sizes = self._source.sizes(shard.split, shard.first, shard.count)
         digests: list[bytes] = []
-        self.write(stem, self._samples(shard, digests), shard, sum(sizes))
+        most = sum(sizes) if self._encoding is None else shard.count * _most_bytes(self._encoding)
+        self.write(stem, self._samples(shard, digests), shard, most)
         files = [self.out / name for name in shard.files(self.storage)]
         for file in files:
             _sync(file)
@@ -99,6 +101,9 @@ class Conversion(ABC):
         """The shard's images one by one; appends the digest of each to ``digests``."""
         for position in range(shard.first, shard.first + shard.count):
             sample = self._source.read(shard.split, position)
+            if self._encoding is not None:
+                self._source.verify(shard.split, position, sample.content)
+                sample = encoded_again(sample, self._encoding)
             digests.append(_digest(sample.position, sample.label, sample.content))
             yield sample
 
@@ -109,13 +114,20 @@ class Conversion(ABC):
         for expected, record in zip(digests, self.read(stem, shard), strict=False):
             if _digest(*record) != expected:
                 break
-            image_digest = self._source.verify(shard.split, shard.first + verified, record.content)
-            pixels.update(bytes.fromhex(image_digest))
+            pixels.update(bytes.fromhex(self._pixels_of(shard, shard.first + verified, record)))
             verified += 1
         if verified != shard.count:
             message = f"{stem.name}: record {verified}: expected what was written, found another content"
             raise OSError(errno.EIO, message)
         return pixels.hexdigest()
+
+    def _pixels_of(self, shard: Shard, position: int, record: StoredImage) -> str:
+        """The digest of the pixels of a record; of an unchanged file, that it is the one in the list."""
+        if self._encoding is None:
+            return self._source.verify(shard.split, position, record.content)
+        raw = self._encoding.size if self._encoding.kind == "raw" else None
+        name = f"{shard.name(self.storage)}: record {position - shard.first}"
+        return stored_digest(SourceImage(position, record.label, name, record.content, raw))
 
     # Called by the timing loop.
 
@@ -164,6 +176,11 @@ class Conversion(ABC):
         """End the threads and remove the shards."""
         self.pool.shutdown(cancel_futures=True)
         shutil.rmtree(self.out, ignore_errors=True)
+
+
+def _most_bytes(encoding: Encoding) -> int:
+    """The most bytes of an image, assuming that no JPEG is larger than its pixels and tables."""
+    return 3 * encoding.size**2 + 4096
 
 
 def _digest(position: int, label: int, content: bytes) -> bytes:

@@ -46,6 +46,11 @@ def _example(sample: SourceImage) -> bytes:
         "image/encoded": _field(_BYTES, _field(1, sample.content)),
         "image/filename": _field(_BYTES, _field(1, sample.name.rsplit("/", 1)[-1].encode())),
     }
+    if sample.raw is not None:
+        side = _field(_INTEGERS, _field(1, varint(sample.raw)))
+        features |= {
+            "image/format": _field(_BYTES, _field(1, b"RAW")), "image/height": side, "image/width": side,
+        }  # fmt: skip
     entries = (_field(1, name.encode()) + _field(2, feature) for name, feature in features.items())
     return _field(1, b"".join(_field(1, entry) for entry in entries))
 

@@ -15,7 +15,7 @@ except ImportError as error:
     ) from error
 
 from suite.workloads._conversion.conversion import Conversion, StoredImage
-from suite.workloads._conversion.datum import decoded, encoded
+from suite.workloads._conversion.datum import decoded, encoded, raw
 from suite.workloads._conversion.source import SourceImage
 from suite.workloads.storage import Shard
 
@@ -40,7 +40,12 @@ class Writer(Conversion):
                 with database.begin(write=True) as transaction:
                     for sample in part:
                         key = f"{sample.position:08d}".encode()
-                        transaction.put(key, encoded(sample.label, sample.content), append=True)
+                        value = (
+                            encoded(sample.label, sample.content)
+                            if sample.raw is None
+                            else raw(sample.label, sample.content, sample.raw)
+                        )
+                        transaction.put(key, value, append=True)
 
     def read(self, stem: Path, shard: Shard) -> Iterator[StoredImage]:
         """See :class:`Conversion`."""

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from pathlib import Path
 from typing import NamedTuple
 
+from PIL import Image
+
+from suite.common.decoder import decode
 from suite.common.pixels import pixels_digest
 from suite.contract import BadData
-from suite.workloads.storage import SPLITS, read_list
+from suite.workloads.storage import JPEG_QUALITY, SPLITS, Encoding, read_list
 
 
 class SourceImage(NamedTuple):
-    """One image as every storage format stores it: the unchanged bytes of its file."""
+    """One image as every storage format stores it: the unchanged bytes of its file, or encoded again."""
 
     position: int  # in its split
     label: int  # from 0
     name: str  # split/class/file
     content: bytes
+    raw: int | None = None  # pixels of each side where ``content`` is rows of RGB and no image file
 
 
 class SourceImages:
@@ -72,6 +77,27 @@ class SourceImages:
                 "prepare the dataset again"
             )
         return pixels
+
+
+def encoded_again(image: SourceImage, encoding: Encoding) -> SourceImage:
+    """``image`` resized to a square, bilinearly with antialiasing and without regard to its proportions.
+
+    So caffe's ``convert_imageset --resize_height --resize_width`` does. BadData for a broken image.
+    """
+    side = (encoding.size, encoding.size)
+    pixels = decode(image.content, image.name).resize(side, Image.Resampling.BILINEAR)
+    if encoding.kind == "raw":
+        return image._replace(content=pixels.tobytes(), raw=encoding.size)
+    out = io.BytesIO()
+    pixels.save(out, "JPEG", quality=JPEG_QUALITY)
+    return image._replace(content=out.getvalue())
+
+
+def stored_digest(image: SourceImage) -> str:
+    """The digest of the pixels of ``image``, as :func:`suite.common.pixels.pixels_digest` defines it."""
+    if image.raw is None:
+        return pixels_digest(image.content, image.name)
+    return hashlib.sha256(f"{image.raw} {image.raw}\n".encode() + image.content).hexdigest()
 
 
 def _rows(folder: Path, split: str) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from suite.workloads._conversion.conversion import Conversion, StoredImage
 from suite.workloads._conversion.source import SourceImage
 from suite.workloads.storage import Shard
 
+RAW = b"RAW"  # image/format of pixels in rows, as tf_slim's decoder names it
 _FRAME = 8 + 4 + 4  # bytes of a record beside its content: length, checksum of each
 
 
@@ -58,4 +59,7 @@ def _example(sample: SourceImage) -> tf.train.Example:
         "image/class/label": label,
         "image/filename": text(sample.name.rsplit("/", 1)[-1].encode()),
     }
+    if sample.raw is not None:
+        side = tf.train.Feature(int64_list=tf.train.Int64List(value=[sample.raw]))
+        features |= {"image/format": text(RAW), "image/height": side, "image/width": side}
     return tf.train.Example(features=tf.train.Features(feature=features))
