@@ -10,6 +10,7 @@ from typing import Any
 from suite.contract import MEASURED_STEPS
 from suite.plan.errors import BadConfiguration
 from suite.plan.limits import OPTION_OF_LIMIT as LIMITS
+from suite.plan.settings import VARIABLE, VARIABLE_VALUE
 from suite.workloads import specification
 
 _KEY = ("phase", "scenario", "precision", "scale", "data", "cache", "batch", "variant", "devices", "strategy")
@@ -22,6 +23,7 @@ _SETTINGS = {
     "threads": r"[1-9][0-9]*",
     "wait_policy": r"passive|active",
     "fast": _FLAG,
+    "variables": rf"{VARIABLE}:{VARIABLE_VALUE}",
     "storage": r"[a-z]+",
     "collective": r"[a-z]+",
     "device": r"cpu|cuda",
@@ -50,6 +52,14 @@ def options_of(header: Mapping[str, Any], pair: Path | None, python: Path | None
         yield f"{name}={setting(settings, name)}"
     for name in ("threads", "wait_policy", "fast"):
         yield f"framework.{name}={setting(settings, name)}"
+    if variables := settings.get("variables"):
+        listed = (
+            [f"{name}:{value}" for name, value in variables.items()]
+            if isinstance(variables, Mapping)
+            else [str(variables)]
+        )
+        checked = [_quoted(setting({"variables": one}, "variables")) for one in listed]
+        yield f"framework.variables=[{','.join(checked)}]"
     if header["measured_steps"] != MEASURED_STEPS:
         yield f"steps={header['measured_steps']}"
     if settings.get("collective") is not None:
