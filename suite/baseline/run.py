@@ -32,8 +32,8 @@ _KINDS = {
     "check": ("name", "error", "limit"),
     "missing": ("name", "reason"),
 }
-# The variables that the programs get: no other setting of the user changes what is measured. Those of NCCL are
-# in the method of the series that uses it, so none with a path is passed on.
+# The variables that the programs get: no other setting of the user changes what is measured. Those of NCCL
+# are in the method of the series that uses it, so none with a path is passed on.
 _KEPT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _KEPT_PREFIX = "NCCL_"
 

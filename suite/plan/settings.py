@@ -25,8 +25,8 @@ _CHOICES = (
 )
 _FRAMEWORK_FIELDS = {"name", *SECTIONS["framework"]}
 _MOST = {"devices": 4096, "nodes": 1024, "framework.threads": 4096}  # the first two by the schema of the log
-# Variables of the environment that a worker may be given: those of the libraries that move gradients. Names of
-# files would be paths of the machine, and a plug-in would be code that nobody sees.
+# Variables of the environment that a worker may be given: those of the libraries that move gradients. Names
+# of files would be paths of the machine, and a plug-in would be code that nobody sees.
 VARIABLE = r"(NCCL|TORCH_NCCL|TORCH_SYMM_MEM|GLOO)_(?!\w*(FILE|PLUGIN))[A-Z0-9_]{1,60}"
 VARIABLE_VALUE = r"[A-Za-z0-9_.,:=^-]{1,100}"
 _MOST_ROWS = 2**53 - 1  # of a batch: the largest integer that a log can hold
@@ -243,9 +243,9 @@ def _variables(value: object) -> dict[str, str]:
         name, _, text = str(one).partition(":")
         if not re.fullmatch(VARIABLE, name) or not re.fullmatch(VARIABLE_VALUE, text) or name in variables:
             raise BadConfiguration(
-                "framework.variables: expected NAME:value in each entry, each name once: a variable of NCCL_, "
-                "TORCH_NCCL_, TORCH_SYMM_MEM_ or GLOO_ that names no file and no plug-in, and a value without "
-                f"blanks and paths; found {one!r}"
+                "framework.variables: expected NAME:value in each entry, each name once: a variable of NCCL_,"
+                " TORCH_NCCL_, TORCH_SYMM_MEM_ or GLOO_ that names no file and no plug-in, and a value "
+                f"without blanks and paths; found {one!r}"
             )
         variables[name] = text
     return variables

@@ -52,14 +52,7 @@ def options_of(header: Mapping[str, Any], pair: Path | None, python: Path | None
         yield f"{name}={setting(settings, name)}"
     for name in ("threads", "wait_policy", "fast"):
         yield f"framework.{name}={setting(settings, name)}"
-    if variables := settings.get("variables"):
-        listed = (
-            [f"{name}:{value}" for name, value in variables.items()]
-            if isinstance(variables, Mapping)
-            else [str(variables)]
-        )
-        checked = [_quoted(setting({"variables": one}, "variables")) for one in listed]
-        yield f"framework.variables=[{','.join(checked)}]"
+    yield from _variables(settings.get("variables", {}))
     if header["measured_steps"] != MEASURED_STEPS:
         yield f"steps={header['measured_steps']}"
     if settings.get("collective") is not None:
@@ -76,6 +69,13 @@ def options_of(header: Mapping[str, Any], pair: Path | None, python: Path | None
         if defaults.get(name) != value:
             yield f"workload.hyper.{name}={_quoted(value)}"
     yield from _custom_options(settings, pair, python)
+
+
+def _variables(found: object) -> Iterator[str]:
+    listed = [f"{name}:{value}" for name, value in found.items()] if isinstance(found, Mapping) else [found]
+    if listed:
+        checked = [_quoted(setting({"variables": one}, "variables")) for one in listed]
+        yield f"framework.variables=[{','.join(checked)}]"
 
 
 def setting(settings: Mapping[str, Any], name: str) -> str:

@@ -122,7 +122,11 @@ def test_options_keep_limits_and_custom_container_image() -> None:
     [
         *(("threads", None), ("threads", "2,3"), ("wait_policy", "${oc.env:HOME}"), ("fast", "yes")),
         *(("cpuset", "${oc.env:HOME}"), ("memory_bytes", "8g"), ("storage", "files,lmdb")),
-        *(("variables", {"LD_PRELOAD": "x"}), ("variables", {"NCCL_P": "${oc.env:HOME}"}), ("variables", "x")),
+        *(
+            ("variables", {"LD_PRELOAD": "x"}),
+            ("variables", {"NCCL_P": "${oc.env:HOME}"}),
+            ("variables", "x"),
+        ),
         ("custom_image", "${oc.env:HOME}@sha256:" + "1" * 64),
     ],
 )
