@@ -2,10 +2,10 @@
 
 ``python -m tests.equivalence.gpu_slow_rank planted --repeats 20 --out DIR OPTION…``, or ``clean``. The
 options are those of ``python -m suite run``, such as ``framework.python=…``. Prints one JSON line: the
-repeats with known arrivals, those in which each rank was slow by the limits of RANK-020, medians of lateness, the
-error of the clocks, and the exit code of the run. Exits with 1 unless a planted rank 1 was named in every
-repeat, and no rank in a clean one. ``--pair`` plants another slow rank: tests/fixtures/pairs/slow_rank.py on
-a CPU.
+repeats with known arrivals, those in which each rank was slow by the limits of RANK-020, medians of
+lateness, the error of the clocks, and the exit code of the run. Exits with 1 unless a planted rank 1 was
+named in every repeat, and no rank in a clean one. ``--pair`` plants another slow rank:
+tests/fixtures/pairs/slow_rank.py on a CPU.
 """
 
 from __future__ import annotations
