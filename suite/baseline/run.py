@@ -32,8 +32,10 @@ _KINDS = {
     "check": ("name", "error", "limit"),
     "missing": ("name", "reason"),
 }
-# The variables that the programs get: no other setting of the user changes what is measured.
+# The variables that the programs get: no other setting of the user changes what is measured. Those of NCCL
+# are in the method of the series that uses it, so none with a path is passed on.
 _KEPT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+_KEPT_PREFIX = "NCCL_"
 
 
 class GroupFailed(Exception):
@@ -106,7 +108,11 @@ def _program(
     command += ["--seconds", str(SECONDS[group][not quick])]
     command += ["--burst", str(BURST[not quick])] if group == "gpu" else []
     command += ["--array-mib", str(QUICK_ARRAY_MIB)] if group == "cpu" and quick else []
-    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or (name.startswith(_KEPT_PREFIX) and "/" not in value)
+    }
     wrong = ""
     with subprocess.Popen(
         command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True

@@ -191,6 +191,7 @@ def settings_of(plan: Plan, custom: CustomCode, changes: bytes = b"") -> dict[st
         "threads": plan.threads,
         "wait_policy": asked.wait_policy,
         "fast": asked.fast,
+        **({"variables": dict(asked.variables)} if asked.variables else {}),
         "cpus": plan.limits.cpus,
         "cpuset": plan.limits.cpuset,
         "memory_bytes": plan.limits.memory_bytes,

@@ -215,7 +215,7 @@ RUN_OPTIONS = (
 
 # The fields of the sections `framework` and `runtime`, such as framework.threads=2.
 SECTIONS = {
-    "framework": ("python", "threads", "wait_policy", "fast"),
+    "framework": ("python", "threads", "wait_policy", "variables", "fast"),
     "runtime": ("cpus", "cpuset", "memory", "shm_size"),
 }
 

@@ -138,7 +138,13 @@ def _native_workers(plan: Plan, custom: CustomCode, bundle: Bundle | None) -> Na
     _check_loader(plan, python)
     settings = plan.settings
     return NativeWorkers(
-        python, plan.threads, settings.wait_policy, plan.visible_devices, custom.pair, plan.affinity
+        python,
+        plan.threads,
+        settings.wait_policy,
+        plan.visible_devices,
+        custom.pair,
+        plan.affinity,
+        settings.variables,
     )
 
 

@@ -25,6 +25,10 @@ _CHOICES = (
 )
 _FRAMEWORK_FIELDS = {"name", *SECTIONS["framework"]}
 _MOST = {"devices": 4096, "nodes": 1024, "framework.threads": 4096}  # the first two by the schema of the log
+# Variables of the environment that a worker may be given: those of the libraries that move gradients. Names
+# of files would be paths of the machine, and a plug-in would be code that nobody sees.
+VARIABLE = r"(NCCL|TORCH_NCCL|TORCH_SYMM_MEM|GLOO)_(?!\w*(FILE|PLUGIN))[A-Z0-9_]{1,60}"
+VARIABLE_VALUE = r"[A-Za-z0-9_.,:=^-]{1,100}"
 _MOST_ROWS = 2**53 - 1  # of a batch: the largest integer that a log can hold
 
 
@@ -67,6 +71,7 @@ class Settings:
     python: str | None
     threads: int | None
     wait_policy: str
+    variables: Mapping[str, str]  # of the environment of the workers
     fast: bool
     fetch: bool
     dry: bool
@@ -143,6 +148,7 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str
         python=None if framework["python"] == "auto" else str(framework["python"]),
         threads=_count("framework.threads", framework["threads"]),
         wait_policy=one_of("framework.wait_policy", framework["wait_policy"], ("passive", "active")),
+        variables=_variables(framework["variables"]),
         fast=_flag("framework.fast", framework["fast"]),
         hyper=_hyper(tree["workload"].get("hyper")),
         overrides=overrides,
@@ -224,6 +230,25 @@ def _devices(value: object) -> tuple[int, tuple[str, ...]]:
             raise BadConfiguration(f"devices: expected each device once, found {value!r}")
         return len(names), names
     return _count("devices", value) or 1, ()
+
+
+def _variables(value: object) -> dict[str, str]:
+    """Name and value of each variable of a list such as ``[NCCL_NVLS_ENABLE:0]``."""
+    if not isinstance(value, list):
+        raise BadConfiguration(
+            f"framework.variables: expected a list such as [NCCL_NVLS_ENABLE:0], found {value!r}"
+        )
+    variables: dict[str, str] = {}
+    for one in value:
+        name, _, text = str(one).partition(":")
+        if not re.fullmatch(VARIABLE, name) or not re.fullmatch(VARIABLE_VALUE, text) or name in variables:
+            raise BadConfiguration(
+                "framework.variables: expected NAME:value in each entry, each name once: a variable of NCCL_,"
+                " TORCH_NCCL_, TORCH_SYMM_MEM_ or GLOO_ that names no file and no plug-in, and a value "
+                f"without blanks and paths; found {one!r}"
+            )
+        variables[name] = text
+    return variables
 
 
 def _flag(name: str, value: object) -> bool:

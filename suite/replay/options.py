@@ -10,6 +10,7 @@ from typing import Any
 from suite.contract import MEASURED_STEPS
 from suite.plan.errors import BadConfiguration
 from suite.plan.limits import OPTION_OF_LIMIT as LIMITS
+from suite.plan.settings import VARIABLE, VARIABLE_VALUE
 from suite.workloads import specification
 
 _KEY = ("phase", "scenario", "precision", "scale", "data", "cache", "batch", "variant", "devices", "strategy")
@@ -22,6 +23,7 @@ _SETTINGS = {
     "threads": r"[1-9][0-9]*",
     "wait_policy": r"passive|active",
     "fast": _FLAG,
+    "variables": rf"{VARIABLE}:{VARIABLE_VALUE}",
     "storage": r"[a-z]+",
     "collective": r"[a-z]+",
     "device": r"cpu|cuda",
@@ -50,6 +52,7 @@ def options_of(header: Mapping[str, Any], pair: Path | None, python: Path | None
         yield f"{name}={setting(settings, name)}"
     for name in ("threads", "wait_policy", "fast"):
         yield f"framework.{name}={setting(settings, name)}"
+    yield from _variables(settings.get("variables", {}))
     if header["measured_steps"] != MEASURED_STEPS:
         yield f"steps={header['measured_steps']}"
     if settings.get("collective") is not None:
@@ -66,6 +69,13 @@ def options_of(header: Mapping[str, Any], pair: Path | None, python: Path | None
         if defaults.get(name) != value:
             yield f"workload.hyper.{name}={_quoted(value)}"
     yield from _custom_options(settings, pair, python)
+
+
+def _variables(found: object) -> Iterator[str]:
+    listed = [f"{name}:{value}" for name, value in found.items()] if isinstance(found, Mapping) else [found]
+    if listed:
+        checked = [_quoted(setting({"variables": one}, "variables")) for one in listed]
+        yield f"framework.variables=[{','.join(checked)}]"
 
 
 def setting(settings: Mapping[str, Any], name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -83,20 +84,38 @@ def main(repeat: Callable[[Job | ConversionJob, Channel, int], None]) -> int:
     """
     started = monotonic_ns()
     channel = Channel()
+    job: Job | ConversionJob | None = None
     try:
         if ranks := channel.configuration.get("ranks"):
             return parent.run_ranks(channel, ranks)
         channel.listen()
-        repeat(parse_job(channel.configuration["job"]), channel, started)
+        job = parse_job(channel.configuration["job"])
+        repeat(job, channel, started)
     except LostRank:
-        return STRANDED
+        status = STRANDED
     except BaseException as error:  # noqa: BLE001 - every error is reported to the harness
         traceback.print_exc(file=sys.stderr)
         phase = channel.phase_name
         channel.send("fault", code=_fault_code(error, phase), phase=phase, message=_describe(error))
-        return 1
-    channel.send("done")
-    return 0
+        status = 1
+    else:
+        channel.send("done")
+        status = 0
+    if isinstance(job, Job) and _holds_communicator(job):
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
+def _holds_communicator(job: Job) -> bool:
+    """Whether the rank must end without Python's cleanup, which could wait forever.
+
+    NCCL waits for the destruction of each graph with its kernels before it frees a communicator, also if it
+    aborts (pytorch/pytorch#115388), and the graphs of a rank are frozen: nothing collects them. A rank that
+    failed would wait for kernels that wait for it. The driver frees all with the process. Frameworks with
+    helper processes take leave of these in their cleanup.
+    """
+    return job.exchanges and job.device.startswith("cuda") and traits_of(job.key.framework).helpers is None
 
 
 def run_benchmark(job: Job, channel: Channel, started: int) -> None:
@@ -242,6 +261,7 @@ def measure(bench: Bench, report: dict[str, Any]) -> None:
         channel.phase("sweep")
         device = bench.job.device.partition(":")[0]
         channel.send("exchange_sweep", **sweep(bench.framework.exchange, device, bench.group.decide))
+        bench.group.decide(True)  # no rank ends while another one may read its memory
 
 
 def _require_room(bench: Bench, warmup: loop.Span) -> None:

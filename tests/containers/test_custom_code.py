@@ -27,7 +27,7 @@ def declared_rules(results: Path) -> set[str]:
 
 def test_custom_pair_runs_in_published_image_and_its_patch_is_checked(tmp_path: Path) -> None:
     published("ncf", "pytorch")
-    done = run(tmp_path, f"pair={PAIR}", "repeats=2")
+    done = run(tmp_path, f"pair={PAIR}", "repeats=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "DIV-007" in declared_rules(tmp_path)
     found = result(tmp_path)
@@ -46,7 +46,7 @@ def test_custom_pair_runs_in_published_image_and_its_patch_is_checked(tmp_path: 
 def test_custom_image_runs_with_mounted_code_and_is_declared(tmp_path: Path) -> None:
     reference = custom_image(tmp_path)
     results = tmp_path / "results"
-    done = run(results, f"image={reference}", "repeats=2")
+    done = run(results, f"image={reference}", "repeats=1")
     assert done.returncode == 0, done.stdout + done.stderr
     (header,) = events(result(results), "header")
     assert (header["image"]["form"], header["image"]["lock"]) == ("base", None)

@@ -27,7 +27,7 @@ PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
     """The record of a run of ncf in PyTorch."""
     folder = tmp_path_factory.mktemp("results")
-    done = run(folder, "repeats=2")
+    done = run(folder, "repeats=1")
     assert done.returncode == 0, done.stdout + done.stderr
     return read_result(next(folder.glob("2*")))
 
@@ -58,13 +58,13 @@ def test_framework_computes_the_losses_of_the_rules(framework: str) -> None:
 
 
 def test_fingerprint_of_another_computation_is_rejected(tmp_path: Path) -> None:
-    done = run(tmp_path, f"pair={PAIRS / 'slower.py'}")
+    done = run(tmp_path, f"pair={PAIRS / 'slower.py'}", "repeats=1")
     assert "FING-005" in done.stdout
     assert done.returncode != 0
 
 
 def test_run_without_fingerprint_is_accepted_where_allowed(tmp_path: Path) -> None:
-    done = run(tmp_path, "fingerprint=false", "repeats=2")
+    done = run(tmp_path, "fingerprint=false", "repeats=1")
     assert done.returncode == 0, done.stdout + done.stderr
     found = read_result(next(tmp_path.glob("2*")))
     assert found.fingerprint is None

@@ -9,7 +9,7 @@ from tests.end_to_end.command import ROOT, run
 
 
 def test_load_on_two_ranks_is_accepted(tmp_path: Path) -> None:
-    options = ("phase=load", "devices=2", "repeats=2", "framework.threads=1")
+    options = ("phase=load", "devices=2", "repeats=1", "framework.threads=1")
     done = run(tmp_path, *options, workload="resnet50", framework="pytorch")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     record = read_result(ROOT / done.stdout.strip().splitlines()[-1].removeprefix("result: "))

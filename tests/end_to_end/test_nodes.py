@@ -105,7 +105,7 @@ TRAINING = ("devices=2", "nodes=2")
 
 def test_pods_of_a_job_set_train_and_are_accepted(nodes: Nodes, tmp_path: Path) -> None:
     """The commands of a JobSet's pods, as processes of this machine; the second has another clock."""
-    argv = command(nodes.results, "launcher=kubernetes", "scale=mini", "repeats=2", *TRAINING)
+    argv = command(nodes.results, "launcher=kubernetes", "scale=mini", "repeats=1", *TRAINING)
     argv += [
         f"launcher.image=registry.example/suite@{DIGEST}",
         "launcher.claim=c",

@@ -141,7 +141,7 @@ def test_first_steps_of_a_gpu_agree_on_a_cpu(tmp_path: Path) -> None:
     measured = write_honest(name, tmp_path)
     out = tmp_path / "out"
     options = ["--result", str(measured), "--out", str(out), "--cache-dir", str(tmp_path / "cache")]
-    options += ["--device", "cpu", "--steps", "3", "--framework", "mxnet"]
+    options += ["--device", "cpu", "--steps", "2", "--framework", "mxnet"]
     done = subprocess.run(
         [sys.executable, "-m", "suite", "audit-replay", *options],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,

@@ -190,7 +190,7 @@ def test_interrupt_cancels_pending_job(slurm: Slurm, tmp_path: Path) -> None:
 # ---- runs ------------------------------------------------------------------------------------------------
 @pytest.mark.slow
 def test_run_by_slurm_is_accepted(slurm: Slurm, tmp_path: Path) -> None:
-    code, out, errors = Submitted(tmp_path, "repeats=2", "launcher.partition=debug", workload="ncf").done()
+    code, out, errors = Submitted(tmp_path, "repeats=1", "launcher.partition=debug", workload="ncf").done()
     assert code == 0, errors
     assert re.search(r"^job \d+: submitted", errors, re.MULTILINE)
     *_, result = out.splitlines()

@@ -31,21 +31,30 @@ class Subject:
     framework: str
     pair_file: str = ""
     reuse: bool = True  # False once a pair has failed check_reset_starts_again
-    _kept: dict[str, Any] = field(default_factory=dict)
+    _kept: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     def pair(self, phase: str = "train") -> Any:
         """A fresh pair in fp32."""
         return self.pair_and_framework(phase)[0]
 
-    def reset_pair(self, phase: str = "train") -> Any:
-        """A pair after ``reset()``, the same one in every check: a fresh one would be compiled again."""
+    def kept(self, phase: str = "train") -> tuple[Any, Any]:
+        """A pair and its framework, the same in every check: a fresh pair would be compiled again."""
         if not self.reuse:
-            return self.pair(phase)
+            return self.pair_and_framework(phase)
         if phase not in self._kept:
-            self._kept[phase] = self.pair(phase)
-        self._kept[phase].collect()
-        self._kept[phase].reset()
+            self._kept[phase] = self.pair_and_framework(phase)
         return self._kept[phase]
+
+    def reset(self, phase: str = "train") -> tuple[Any, Any]:
+        """The kept pair after ``reset()``, and its framework."""
+        pair, framework = self.kept(phase)
+        pair.collect()
+        pair.reset()
+        return pair, framework
+
+    def reset_pair(self, phase: str = "train") -> Any:
+        """The kept pair after ``reset()``."""
+        return self.reset(phase)[0]
 
     def pair_and_framework(self, phase: str = "train", *, staged: bool = False) -> tuple[Any, Any]:
         """A fresh pair and its framework; ``staged`` uses the workload's synthetic data."""
@@ -74,7 +83,7 @@ def losses_of(pair: Any, steps: int) -> list[float]:
 
 
 def check_reset_starts_again(subject: Subject) -> None:
-    pair = subject.pair()
+    pair, _ = subject.kept()  # fresh: this check is the first
     initial = state_of(pair)
     first = losses_of(pair, 4)
     after = state_of(pair)
@@ -219,7 +228,7 @@ def check_staged_batches_run(subject: Subject) -> None:
 
 
 def check_timestamps_increase(subject: Subject) -> None:
-    pair, framework = subject.pair_and_framework()
+    pair, framework = subject.reset()
     framework.prepare_timestamps(4)
     framework.synchronize()
     framework.record_timestamp(0)
@@ -235,7 +244,7 @@ def check_timestamps_increase(subject: Subject) -> None:
 
 
 def check_descriptions(subject: Subject) -> None:
-    pair, framework = subject.pair_and_framework()
+    pair, framework = subject.reset()
     losses_of(pair, 1)
     assert json.loads(json.dumps(framework.describe())) == framework.describe()
     assert {"version", "device", "threads", "tf32"} <= set(framework.describe())

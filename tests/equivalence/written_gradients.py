@@ -71,6 +71,14 @@ def cases() -> Iterator[tuple[str, Callable[..., Any], Callable[..., Any], list[
     yield "normalisation", lambda *given: layers.normalise(*given, 1e-3)[0], normalised, arguments
 
 
+def with_gradients(function: Callable[..., Any], slopes: Any, *arguments: Any) -> tuple[Any, Any]:
+    """The output of ``function``, and the gradients of its product with ``slopes``."""
+    import jax
+
+    output, backward = jax.vjp(function, *arguments)
+    return output, backward(slopes)
+
+
 def main(framework: str, file: str) -> None:
     """See the module."""
     assert framework == "jax"
@@ -80,9 +88,10 @@ def main(framework: str, file: str) -> None:
     found: dict[str, Any] = {}
     for name, ours, plain, arguments in cases():
         for side, function in (("ours", ours), ("plain", plain)):
-            output, backward = jax.vjp(function, *arguments)
+            slopes = draw("slopes", *jax.eval_shape(function, *arguments).shape)
+            output, gradients = jax.jit(partial(with_gradients, function))(slopes, *arguments)
             parts = {"output": output}
-            for at, gradient in enumerate(backward(draw("slopes", *output.shape))):
+            for at, gradient in enumerate(gradients):
                 parts[f"gradient {at}"] = gradient
             found |= {f"{name}/{part}/{side}": np.asarray(value) for part, value in parts.items()}
     from suite.frameworks.jax.pooling import max_pool

@@ -285,6 +285,18 @@ def test_native_command_inherits_no_environment(monkeypatch: pytest.MonkeyPatch,
     assert command.environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
 
 
+def test_variables_of_the_exchange_reach_every_worker_and_the_log(tmp_path: Path) -> None:
+    given = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
+    listed = ",".join(f"{name}:{value}" for name, value in given.items())
+    options = f"framework.variables=[{listed}]", f"framework.python={sys.executable}", "data=synthetic"
+    plan = planned(settings(*options))
+    workers = prepare.prepare_workers(plan, prepare.prepare_data(plan)).workers
+    environment = workers.command(0, tmp_path / "repeat", None).environment
+    assert environment.items() >= given.items()
+    assert settings_of(plan, NO_CUSTOM_CODE)["variables"] == given
+    assert "variables" not in settings_of(planned(settings()), NO_CUSTOM_CODE)
+
+
 @pytest.mark.parametrize(
     ("workload", "arguments", "expected"),
     [

@@ -49,6 +49,10 @@ RUNS = {
         "variant=large",
     ],
     "infer": ["workload=resnet50", "framework=pytorch", "phase=infer", "scenario=single_stream"],
+    "variables": [
+        *("workload=ncf", "framework=pytorch", "devices=2"),
+        'framework.variables=[NCCL_NVLS_ENABLE:0,"NCCL_IB_HCA:^mlx5_0:1"]',
+    ],
     "no fingerprint": ["workload=word2vec", "framework=pytorch", "data=synthetic", "fingerprint=false"],
 }
 
@@ -118,6 +122,11 @@ def test_options_keep_limits_and_custom_container_image() -> None:
     [
         *(("threads", None), ("threads", "2,3"), ("wait_policy", "${oc.env:HOME}"), ("fast", "yes")),
         *(("cpuset", "${oc.env:HOME}"), ("memory_bytes", "8g"), ("storage", "files,lmdb")),
+        *(
+            ("variables", {"LD_PRELOAD": "x"}),
+            ("variables", {"NCCL_P": "${oc.env:HOME}"}),
+            ("variables", "x"),
+        ),
         ("custom_image", "${oc.env:HOME}@sha256:" + "1" * 64),
     ],
 )

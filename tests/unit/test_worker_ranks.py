@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -17,12 +18,12 @@ from typing import Any
 import pytest
 
 from suite.containers.engines.native import PROJECT, WorkerCommand
-from suite.contract import LostRank
+from suite.contract import BENCHMARK, Job, LostRank
 from suite.harness.process import LocalProcess
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.worker.group import Group, SpanBarrier
 from suite.worker.parent import RunningHelpers, shares
-from tests.fixtures.forged_ranks import TWO
+from tests.fixtures.forged_ranks import TWO, TWO_GPUS
 
 KEY = asdict(TWO.key)
 
@@ -31,7 +32,7 @@ RANKS = """
 import os, sys, time
 from suite.worker import main, parent
 from suite.worker.channel import Channel
-from suite.contract import LostRank
+from suite.contract import BENCHMARK, Job, LostRank
 from suite.worker.group import STRANDED, Group
 
 channel = Channel()
@@ -308,3 +309,41 @@ def test_helpers_end_with_a_killed_parent() -> None:
         parent.stderr.read()  # until the helper, which holds the pipe, has ended too
         assert time.monotonic() - killed < 30
     assert parent.returncode == -signal.SIGKILL
+
+
+ENDING = """
+import atexit, sys, time
+from suite.worker.main import main
+
+def repeat(job, channel, started):
+    atexit.register(time.sleep, 600)
+    if job.repeat:
+        raise ValueError("of this test")
+
+raise SystemExit(main(repeat))
+"""
+
+
+@pytest.mark.parametrize(("repeat", "event", "status"), [(0, "done", 0), (1, "fault", 1)])
+def test_rank_on_a_gpu_ends_without_the_cleanup_that_could_wait(
+    repeat: int, event: str, status: int, tmp_path: Path
+) -> None:
+    """NCCL's cleanup waits for captured graphs: here it takes ten minutes."""
+    job = Job(TWO_GPUS.key, "throughput", 1, repeat, {}, "cuda:0", 1, True, 0, 0, "", "", world_size=2)
+    values = {**asdict(job), "kind": BENCHMARK}
+    line = json.dumps({"token": "t", "job": values, "peers": []}).encode() + b"\n"
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDING],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
+        cwd=tmp_path,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(line)
+            process.stdin.flush()  # open: its end would end the worker
+            assert process.wait(timeout=60) == status
+            assert f'"event":"{event}"' in process.stdout.read().decode()
+        finally:
+            process.kill()

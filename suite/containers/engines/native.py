@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -30,6 +30,7 @@ class NativeInputs:
     wait_policy: str  # passive | active
     visible_devices: str | None = None
     processors: frozenset[int] | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)  # further ones: framework.variables
 
 
 def worker_environment(scratch: str, cache: str, code: str, threads: int, wait_policy: str) -> dict[str, str]:
@@ -65,6 +66,7 @@ def native_command(inputs: NativeInputs) -> WorkerCommand:
         **worker_environment(
             str(inputs.scratch), str(inputs.cache), str(PROJECT), inputs.threads, inputs.wait_policy
         ),
+        **inputs.variables,
     }
     if inputs.visible_devices is not None:
         environment["CUDA_VISIBLE_DEVICES"] = inputs.visible_devices

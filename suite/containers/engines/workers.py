@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -67,6 +68,7 @@ class NativeWorkers:
     visible_devices: str | None
     pair: Path | None = None
     affinity: str | None = None  # processors such as 0-1 that the worker may run on
+    variables: Mapping[str, str] = field(default_factory=dict)  # of the environment: framework.variables
     _group: cgroup.Cgroup | None = None
     _kills: int = 0
 
@@ -89,6 +91,7 @@ class NativeWorkers:
                 self.wait_policy,
                 self.visible_devices,
                 processors,
+                self.variables,
             )
         )
 
@@ -132,6 +135,7 @@ class ContainerWorkers:
     pair: Path | None = None
     user: tuple[int, int] = (_NOBODY, _NOBODY)
     host_network: bool = False  # for several nodes
+    variables: Mapping[str, str] = field(default_factory=dict)  # of the environment: framework.variables
 
     def name(self, repeat: int) -> str:
         """The container's name."""
@@ -186,6 +190,7 @@ class ContainerWorkers:
 
     def _environment(self, scratch: str, cache: str) -> dict[str, str]:
         environment = worker_environment(scratch, cache, f"{CODE}:{SITE}", self.threads, self.wait_policy)
+        environment |= self.variables
         if not self.devices:
             environment["CUDA_VISIBLE_DEVICES"] = ""
         return environment

@@ -27,7 +27,7 @@ BUCKET_MIB = 25  # of gradients that are exchanged together; PyTorch's default
 _SETUP = timedelta(minutes=30)  # ranks may compile and read their data for different times
 _MEETING = timedelta(minutes=5)
 _STEPS = timedelta(seconds=60)
-_PREFIXES = ("GLOO_", "NCCL_", "TORCH_NCCL_")
+_PREFIXES = ("GLOO_", "NCCL_", "TORCH_NCCL_", "TORCH_SYMM_MEM_")
 _NEVER = 2**31 - 1
 
 

@@ -31,6 +31,7 @@ from typing import Any
 import torch
 import torch.cuda.nccl
 
+from suite.frameworks.common import variables
 from suite.frameworks.pytorch.baseline import windows
 from suite.frameworks.pytorch.baseline.windows import Measurement, Missing, Series, repeated
 
@@ -314,6 +315,7 @@ def all_reduce(name: str, devices: list[torch.device], size: int, seconds: float
 
     version = ".".join(map(str, nccl.version()))
     method = f"{_LIBRARY}, NCCL {version}, {size >> 10} KiB of fp32, {len(devices)} devices"
+    method += "".join(f", {name}={value}" for name, value in variables("NCCL_").items())
     work = round(2 * (len(devices) - 1) / len(devices) * size)
     return repeated(Series(name, "byte", work, method), run, error, seconds)
 
