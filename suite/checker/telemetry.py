@@ -276,7 +276,9 @@ def telemetry_sampled(c: Context) -> Iterator[Fault]:
     if not (c.repeats and c.header["settings"].get("telemetry") and c.reference):
         return
     first = c.repeats[0]
-    least = int(c.rules.limit("sampled_share") * c.rules.limits["telemetry_ns"]) // _NS
+    repeats = int(c.rules.limits["modes"]["throughput"]["repeats"])
+    part = min(1.0, len(c.repeats) / repeats)  # a declared run of fewer repeats soaks as much less
+    least = int(c.rules.limit("sampled_share") * part * c.rules.limits["telemetry_ns"]) // _NS
     for node in range(start_of(first)["nodes"]):
         sampled = sum(_seconds(repeat.samples(at), node) for repeat in c.repeats for at in ("soak", "tail"))
         if sampled < least:

@@ -86,6 +86,10 @@ class Progress:
                 counts=False,
             )
 
+    def ended(self) -> None:
+        """Report that the current phase ended; another run may come before the next one of this run."""
+        self._phase = ""
+
     def finished(self, repeat: int, text: str, window_s: float | None = None) -> None:
         """Report that ``repeat`` is finished, and estimate the remaining time from the mean so far."""
         done = repeat + 1

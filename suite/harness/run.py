@@ -219,6 +219,7 @@ def _run_repeat(session: Session, repeat: int) -> Completed:
     session.progress.finished(repeat, _describe(session.plan, done), done.window_ns / 1e9)
     if repeat == 0 and session.plan.fingerprint:
         take_fingerprint(session)
+        session.progress.ended()
     return done
 
 

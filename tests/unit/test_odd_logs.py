@@ -12,7 +12,15 @@ from suite.rules import LATEST, load
 from tests.fixtures.forging import lines_of, rewrite
 from tests.fixtures.good_log import REFERENCE, reference, write_good
 from tests.fixtures.honest import NAMES, write_honest
-from tests.fixtures.odd_logs import EDITED, made, receipts_later, write_edited, write_made
+from tests.fixtures.odd_logs import (
+    EDITED,
+    TWO_GPUS,
+    made,
+    receipts_later,
+    write_edited,
+    write_made,
+    write_two_gpus,
+)
 from tests.fixtures.odd_runs import RUNS
 
 SUBMISSIONS = Path(__file__).parents[2] / "submissions/suite-reference/results"
@@ -48,6 +56,14 @@ def test_gpu_log_with_traces_of_a_fault_is_accepted(name: str, tmp_path: Path) -
     assert verdict.rejections == ()
     assert verdict.scored
     assert flags(verdict) == expected(name)
+
+
+@pytest.mark.parametrize("name", TWO_GPUS)
+def test_log_of_two_gpus_is_accepted_with_a_pause_at_one_window_end(name: str, tmp_path: Path) -> None:
+    """Three repeats on two H100s; in one, the host paused a rank for 7 ms after its last timestamp."""
+    verdict = check_result(write_two_gpus(name, tmp_path))
+    assert verdict.rejections == ()
+    assert flags(verdict) == set()
 
 
 def test_corpus_has_a_log_of_every_fault() -> None:

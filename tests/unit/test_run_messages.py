@@ -76,6 +76,17 @@ def test_long_warmup_announces_length_of_the_window_and_its_speed(
     assert "the window takes about 83 min" in capsys.readouterr().err  # as long as the window before
 
 
+def test_time_of_other_runs_is_not_that_of_a_phase(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = Progress(5, unit="image")
+    shown.phase(0, "fingerprint")
+    shown.ended()
+    clock[0] += 300  # a repeat of another run of the comparison
+    shown.phase(1, "import")
+    assert capsys.readouterr().err == ""
+
+
 def test_terminal_shows_phases_and_nothing_within_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

@@ -1,7 +1,4 @@
-"""Triton kernels of one thread that read a GPU's clock of nanoseconds, ``%globaltimer`` (PTX ISA).
-
-Not yet run on a GPU.
-"""
+"""Triton kernels of one thread that read a GPU's clock of nanoseconds, ``%globaltimer`` (PTX ISA)."""
 
 from __future__ import annotations
 
