@@ -92,7 +92,7 @@ class BasePair(base.BasePair):
                 parallel(self.apply, (SHARED, SHARED, SPLIT, SPLIT, SPLIT, SHARED), (SHARED, SHARED, SPLIT)),
                 donate=(0, 1),
             )
-            self._gradients = fast(parallel(self.exchanged, (SHARED, *read), SHARED))
+            self._exchange = fast(parallel(self.exchange, (SHARED, SPLIT), SHARED))
         else:
             self.stored = self.inference_weights()
             framework.observed.note(weights=next(iter(self.stored.values())))
@@ -159,10 +159,6 @@ class BasePair(base.BasePair):
         averaged = self.framework.exchange.averaged([gradient[0] for gradient in gradients])
         return self.framework.scaling.divided(averaged, carried[1])
 
-    def exchanged(self, carried: State, *read: Any) -> Any:
-        """The gradients of a batch, exchanged; arguments as those of :meth:`differentiate`."""
-        return self.exchange(carried, self.differentiate(carried, *read)[1])
-
     def apply(
         self, carried: State, trained: Tensors, loss: Tensor, gradients: Any, batch: Batch, rate: Tensor
     ) -> tuple[State, Tensors, Tensor]:
@@ -227,11 +223,12 @@ class BasePair(base.BasePair):
         read = self._read(batch)
         self._updates += 1
         trained, _, _, batch, _ = read
-        if exchange.arrivals is None:
+        if self.framework.fast and exchange.arrivals is None:
             self._carried, trained, self.state, result = self._step(self._carried, *read, rate)
-        else:  # on the CPU the gradients exist when the call returns
+        else:  # two functions, of which `gradients` calls the first: a fingerprint compiles the network once
             loss, gradients, self.state = self._differentiate(self._carried, *read)
-            exchange.arrivals.record()
+            if exchange.arrivals is not None:  # on the CPU the gradients exist when the call returns
+                exchange.arrivals.record()
             self._carried, trained, result = self._apply(self._carried, trained, loss, gradients, batch, rate)
         self.framework.scaling.values = exchange.local(self._carried[1])
         self.trained = dict(zip(self.trained, trained, strict=True))
@@ -273,7 +270,8 @@ class BasePair(base.BasePair):
     def gradients(self, index: int) -> Arrays:
         """Gradient of the loss of batch ``index`` by canonical name, without weight decay; 0 where frozen."""
         read = self._read(self.framework.feed(self.data, index))
-        return self.by_name(self._gradients(self._carried, *read))
+        _, gradients, _ = self._differentiate(self._carried, *read)
+        return self.by_name(self._exchange(self._carried, gradients))
 
     def stored_layout(self, array: NDArray[Any]) -> Tensor:
         """``array``, a weight in canonical layout, on the device in the layout of the masters."""

@@ -11,6 +11,7 @@ from jax import lax
 from numpy.typing import NDArray
 
 from suite.frameworks.base import Arrays
+from suite.frameworks.jax.exchange import SHARED, SPLIT
 from suite.frameworks.jax.framework import Batch, State, Tensor, Tensors
 from suite.frameworks.jax.pair import BasePair, Inputs, Weights
 from suite.workloads.word2vec import spec
@@ -63,6 +64,8 @@ class Pair(BasePair):
             lambda weights, batch: self._by_rows((weights["input"], weights["output"]), batch)[0]
         )
         self._rows = fast(lambda weights, words: _unit(weights["input"][words]))
+        shared = self.framework.exchange.parallel(self._summed, (SHARED, SPLIT), SHARED)
+        self._tables = fast(shared)
 
     def inference_weights(self) -> Weights:
         """The input table with its rows normalised to length one."""
@@ -105,12 +108,16 @@ class Pair(BasePair):
             moved = _added(trained, batch, changes)
         return carried, moved, loss / pairs / self.job.replicas
 
-    def exchanged(self, carried: State, *read: Any) -> Any:
+    def _summed(self, trained: Tensors, batch: Batch) -> list[Tensor]:
         """The dense gradient of each table, summed over all ranks."""
-        del carried
-        trained, _, _, batch, _ = read
         _, *rows = self._by_rows(trained, batch)
-        return self.framework.exchange.total(_as_tables(trained, batch, rows))
+        summed: list[Tensor] = self.framework.exchange.total(_as_tables(trained, batch, rows))
+        return summed
+
+    def gradients(self, index: int) -> Arrays:
+        """Gradient of the summed losses of batch ``index`` by canonical name."""
+        trained, _, _, batch, _ = self._read(self.framework.feed(self.data, index))
+        return self.by_name(self._tables(trained, batch))
 
     def infer(self, inputs: Inputs) -> Tensor:
         """Nearest words [batch, 2, 10] (ids, cosines) of ``queries``."""
