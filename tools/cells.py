@@ -52,16 +52,13 @@ XLA_LOG = ",".join(
 )
 
 
-def child(first_dump: float) -> None:
-    """Become the worker: dump the Python stacks every 20 s from ``first_dump`` on, and on SIGUSR1."""
+def child() -> None:
+    """Become the worker, which dumps the Python stacks on SIGUSR1.
+
+    Not at intervals: a dump within torch.compile can end the process (segmentation fault, Python 3.12).
+    """
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-
-    def dump() -> None:
-        time.sleep(first_dump)
-        faulthandler.dump_traceback_later(20, repeat=True, exit=False)
-
-    threading.Thread(target=dump, daemon=True).start()
     sys.argv = ["suite.worker"]
     runpy.run_module("suite.worker", run_name="__main__", alter_sys=True)
 
@@ -255,7 +252,6 @@ def run_cell(text: str, options: argparse.Namespace) -> dict[str, Any]:
             "-u",
             str(Path(__file__).resolve()),
             "--child",
-            str(options.seconds / 3),
         ]
         worker = Worker(argv, environment(options, scratch, cache), scratch, options.out / f"{name}.log")
         try:
@@ -357,7 +353,7 @@ def summary(row: dict[str, Any]) -> str:
 
 def main() -> int:
     if sys.argv[1:2] == ["--child"]:
-        child(float(sys.argv[2]))
+        child()
         return 0
     sys.path.insert(0, str(ROOT))
     parser = argparse.ArgumentParser(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import jax
@@ -28,7 +29,7 @@ State = Any  # a tree of tensors
 _UNOPTIMISED = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_use_fusion_emitters": False,  # their code takes twice as long to compile
+    "xla_cpu_use_fusion_emitters": False,  # their code takes twice as long to compile; until JAX 0.10
 }
 
 
@@ -158,11 +159,27 @@ class Framework(BaseFramework):
         """
         if self.fast:
             return jax.jit(function, donate_argnums=donate)
-        return jax.jit(function, compiler_options=_UNOPTIMISED)
+        return jax.jit(function, compiler_options=known_options(_UNOPTIMISED))
 
     def results(self) -> Results:
         """A new store for the outputs of steps."""
         return PinnedResults(self) if self.cuda else Results(self)
+
+
+def known_options(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Those compile options of ``wanted`` that this version of XLA has: it refuses to compile with others."""
+    return {name: value for name, value in wanted.items() if _has_option(name, value)}
+
+
+@cache
+def _has_option(name: str, value: Any) -> bool:
+    try:
+        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+    except jax.errors.JaxRuntimeError as error:
+        if "No such compile option" in str(error):
+            return False
+        raise
+    return True
 
 
 class PinnedResults(Results):
