@@ -247,7 +247,7 @@ def run_cell(text: str, options: argparse.Namespace) -> dict[str, Any]:
         spec, key, job = job_of(cell, options, scratch)
         row |= {"batch": key.batch, "variant": key.variant}
         argv = [
-            options.python,
+            str(Path(options.python).absolute()),
             "-s",
             "-u",
             str(Path(__file__).resolve()),

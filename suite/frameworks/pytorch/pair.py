@@ -82,6 +82,14 @@ class BasePair(base.BasePair):
     def _whole(self, name: str, method: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
         return self.framework.compile(method) if name in self.compiled else method
 
+    def skip_search(self) -> None:
+        """Train in half precision with cuDNN's own choice of algorithms, without its search for the fastest.
+
+        For networks where the search, which each start repeats, was measured to find nothing faster.
+        """
+        if self.training and self.framework.compute_dtype in (torch.bfloat16, torch.float16):
+            torch.backends.cudnn.benchmark = False
+
     # ---- members that a workload's pair supplies or overrides ------------------------------------------
     @abstractmethod
     def infer(self, batch: Batch) -> Tensor:
