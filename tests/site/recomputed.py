@@ -12,6 +12,12 @@ from pathlib import Path
 from typing import Any
 
 T_OVER_ROOT_5 = 1.242  # t(0.975, 4) / sqrt(5)
+UNITS = {
+    **dict.fromkeys(("resnet50", "vgg16", "faster_rcnn"), "image"),
+    **dict.fromkeys(("gnmt", "lstm_ptb"), "token"),
+    "ncf": "sample",
+    "word2vec": "word",
+}
 
 
 def four_digits(value: float) -> str:
@@ -70,6 +76,28 @@ class Log:
                         kept.append(one)
                     first = first and one["at"] != "soak"
         return kept
+
+    def untimed_energy(self) -> tuple[int, int]:
+        """(millijoules, ns) of the device between the first and last sample of each soak and tail of 2 s."""
+        increase = span = 0
+        for repeat in range(5):
+            for at in ("soak", "tail"):
+                samples = [
+                    one
+                    for one in self.all("telemetry", repeat)
+                    if one["source"] == "sample" and one["at"] == at
+                ]
+                apart = samples[-1]["offset_ns"] - samples[0]["offset_ns"] if samples else 0
+                if apart >= 2e9:
+                    first, last = (one["devices"][0]["energy_mj"] for one in (samples[0], samples[-1]))
+                    increase += last - first
+                    span += apart
+        return increase, span
+
+    @property
+    def workload(self) -> str:
+        name: str = self.events[0]["data"]["key"]["workload"]
+        return name
 
     def counter(self, of: str, name: str) -> tuple[int, int]:
         """(increase, ns) of a counter over all windows."""
@@ -150,6 +178,13 @@ def _of_machine(log: Log, ends: list[dict[str, Any]], windows: list[int]) -> dic
     }  # fmt: skip
     energy, span = log.counter("devices", "energy_mj")
     power = 1e6 * energy / span
+    work = sum(end["units"] for end in log.all("repeat_end"))
+    if min(windows) >= 2e9:
+        joules = energy / 1e3 / work
+    else:  # the power of the untimed steps, the time of one, and the work of one
+        spent, lasted = log.untimed_energy()
+        step = sum(one["soak_ns"] for one in ends) / sum(one["soak_steps"] for one in ends)
+        joules = (spent / 1e3 / lasted) * step * (500 / work)
     worker = sum(one["cpu_time_ns"] for one in ends) / sum(windows)
     usage, usage_span = log.counter("host", "cpu_usage_ns")
     threads = log.all("env")[0]["facts"]["cpu"]["threads"]
@@ -161,6 +196,7 @@ def _of_machine(log: Log, ends: list[dict[str, Any]], windows: list[int]) -> dic
             four_digits(sampled["utilisation_percent"]),
         ],
         "gpu_power_w": [f"{four_digits(power)} W"] * 2 + [four_digits(power)],
+        "energy_devices_j_per_unit": [f"{four_digits(joules)} J/{UNITS[log.workload]}"],
         "gpu_sm_clock_mhz": [f"{four_digits(sampled['sm_clock_mhz'])} MHz"],
         "gpu_temperature_c": [f"{four_digits(sampled['temperature_c'])} °C"],
         "gpu_memory_controller_percent": [four_digits(sampled["memory_utilisation_percent"])],

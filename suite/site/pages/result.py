@@ -50,6 +50,8 @@ _METRICS = (
     ("gpu_sm_clock_mhz", "SM clock"),
     ("gpu_temperature_c", "GPU temperature"),
     ("gpu_throttled_percent", "GPU throttled by heat or power brake"),
+    ("energy_devices_j_per_unit", "energy of the accelerators"),
+    ("energy_node_j_per_unit", "energy of processors and memory"),
     ("input_wait_percent", "waiting for input"),
     ("drift_percent", "drift of the step time"),
     ("anonymous_growth_bytes", "growth of anonymous memory"),
