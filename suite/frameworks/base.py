@@ -7,8 +7,10 @@ workload's pair derives from the framework's base class and supplies the model a
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,7 +97,9 @@ class BasePair(ABC):
 
     def initial_weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """Name and value of every parameter before the first step, in canonical order."""
-        return weights.initial(self.spec.NAME, self.spec.parameters(self.dims))
+        cache = os.environ.get("XDG_CACHE_HOME")  # of the run: its repeats start from the same weights
+        kept = Path(cache, "weights") if cache else None
+        return weights.initial(self.spec.NAME, self.spec.parameters(self.dims), kept)
 
     def starting_weights(self) -> Iterable[tuple[str, NDArray[Any]]]:
         """:meth:`initial_weights`; a throughput training draws them once for the set-up and the first reset.

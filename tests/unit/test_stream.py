@@ -6,6 +6,8 @@ import os
 import threading
 import time
 import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,3 +60,47 @@ def test_weights_are_drawn_in_parts_by_several_threads(init: str, monkeypatch: p
     assert len(threads) == 3
     assert threading.get_ident() not in threads
     np.testing.assert_array_equal(together, alone)
+
+
+def test_large_tensors_are_drawn_once_and_then_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "_KEPT", 1000)
+    parameters = [
+        Parameter("large", (40, 50), "normal", "0.1"),
+        Parameter("small", (10, 50), "normal", "0.1"),
+        Parameter("even", (40, 50), "uniform", "0.1"),
+    ]
+    drawn = dict(weights.initial("toy", parameters))
+    folder = tmp_path / "weights"
+    first = dict(weights.initial("toy", parameters, folder))
+    (file,) = folder.iterdir()
+    drawing = Stream.normal
+    sizes: list[int] = []
+
+    def noted(stream: Stream, count: int, *arguments: Any) -> Any:
+        sizes.append(count)
+        return drawing(stream, count, *arguments)
+
+    monkeypatch.setattr(Stream, "normal", noted)
+    read = dict(weights.initial("toy", parameters, folder))
+    assert sizes == [500]  # of the small tensor only
+    file.write_bytes(file.read_bytes()[:-4])  # as a full disk leaves it
+    again = dict(weights.initial("toy", parameters, folder))
+    assert sizes[1:] == [2000, 500]
+    for found in (first, read, again):
+        assert {name: array.tobytes() for name, array in found.items()} == {
+            name: array.tobytes() for name, array in drawn.items()
+        }
+    changed = [replace(parameters[0], scale="0.2")]
+    np.testing.assert_array_equal(
+        dict(weights.initial("toy", changed, folder))["large"], dict(weights.initial("toy", changed))["large"]
+    )
+
+
+def test_folder_that_cannot_be_written_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "_KEPT", 1000)
+    parameters = [Parameter("large", (40, 50), "normal", "0.1")]
+    (tmp_path / "file").write_text("")
+    found = dict(weights.initial("toy", parameters, tmp_path / "file"))
+    np.testing.assert_array_equal(found["large"], dict(weights.initial("toy", parameters))["large"])
