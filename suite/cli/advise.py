@@ -76,7 +76,10 @@ def _groups(args: argparse.Namespace) -> list[Group]:
     from suite.advice.cells import read_groups
 
     if not args.results_dir.exists():
-        raise UsageError(f"expected a folder of results, found nothing at {args.results_dir}")
+        raise UsageError(
+            f"expected a folder of results, found nothing at {args.results_dir}: {_measure_one(args)}, or "
+            "name another folder with RESULTS_DIR="
+        )
     filters = {
         name: [value for value in (getattr(args, name) or "").split(",") if value] for name in _FILTERS
     }
@@ -86,7 +89,15 @@ def _groups(args: argparse.Namespace) -> list[Group]:
     if not groups:
         asked = ", ".join(f"{name} {' or '.join(values)}" for name, values in filters.items() if values)
         raise UsageError(
-            f"expected at least one accepted result ({asked}) in {args.results_dir}, found none: measure one "
-            f"with `make run WORKLOAD={args.workload} FRAMEWORK={args.framework or 'pytorch'}`"
+            f"expected at least one accepted result ({asked}) in {args.results_dir}, found none: "
+            f"{_measure_one(args)}"
         )
     return groups
+
+
+def _measure_one(args: argparse.Namespace) -> str:
+    """The command that measures a result which passes the filters, in words."""
+    given = {name: (getattr(args, name) or "").split(",")[0] for name in _FILTERS}
+    given["framework"] = given["framework"] or "pytorch"
+    words = [f"{name.upper()}={value}" for name, value in given.items() if value]
+    return f"measure one with `{shlex.join(['make', 'run', *words])}`"
