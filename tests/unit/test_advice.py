@@ -381,6 +381,8 @@ def test_a_rejected_result_is_named_and_not_used(tmp_path: Path) -> None:
             ["--workload", "ncf", "--precision", "bf16", "--data", "synthetic"],
             "make run WORKLOAD=ncf FRAMEWORK=pytorch PRECISION=bf16 DATA=synthetic`",
         ),
+        (["--workload", "ncf", "--phase", "load"], "PHASE: expected train or infer, found load"),
+        (["--workload", "ncf", "--framework", "pytroch"], "found 'pytroch' (did you mean pytorch?)"),
         (["--workload", "ncf", "--goal", "cost<=1"], "a cost needs the prices of machines"),
         (["--workload", "ncf", "--epoch", "-1"], "EPOCH: expected a number above 0, found -1"),
         (["--workload", "ncf", "--goal", "faster"], "GOAL: expected one such as"),
