@@ -347,6 +347,18 @@ def test_json_has_every_row_with_a_reason_for_each_null(
     assert rows[4096]["reasons"]["per_second"].startswith("batch 4096 ran out of memory")
 
 
+def test_json_states_why_a_goal_is_not_judged(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--workload", "ncf", "--results-dir", str(results), "--goal", "epoch<=60"]
+    assert main(["advise", *options, "--format", "json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert answer["smallest"] is None
+    assert answer["problem"].startswith("needs the samples of an epoch")
+    assert main(["advise", *options, "--format", "json", "--epoch", "1000"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert answer["smallest"]["epoch_s"] < 60
+    assert answer["problem"] is None
+
+
 @pytest.mark.parametrize(
     ("step_ns", "over"), [(2_000_000, "s of untimed steps"), (25_000_000, "over 5 windows")]
 )
@@ -387,6 +399,7 @@ def test_a_rejected_result_is_named_and_not_used(tmp_path: Path) -> None:
         (["--workload", "ncf", "--epoch", "-1"], "EPOCH: expected a number above 0, found -1"),
         (["--workload", "ncf", "--goal", "faster"], "GOAL: expected one such as"),
         (["--workload", "ncf", "--prices", "/nowhere/prices.csv"], "cannot be read"),
+        (["--workload", "ncf", "--prices", "/nowhere/prices.csv"], "docs/prices-example.csv is an example"),
     ],
 )
 def test_what_cannot_be_answered_is_refused(
