@@ -318,10 +318,19 @@ def smallest(rows: Sequence[tuple[Advisor, Row]]) -> tuple[Advisor, Row] | None:
     return min(rows, key=lambda found: (*found[1].size, -(found[1].low or 0)), default=None)
 
 
-def cheapest(rows: Sequence[tuple[Advisor, Row]]) -> tuple[Advisor, Row] | None:
-    """The machine with the lowest price; the fastest configuration of it. None without prices."""
+def cheapest(rows: Sequence[tuple[Advisor, Row]], *, of_work: bool = False) -> tuple[Advisor, Row] | None:
+    """The machine with the lowest price per hour, or of its work; its fastest configuration.
+
+    ``of_work``: the price of a unit of work at the lower bound of the throughput counts. None without prices.
+    """
     priced = [found for found in rows if found[1].machine is not None]
-    return min(priced, key=lambda found: (found[1].price, -(found[1].low or 0)), default=None)
+
+    def order(found: tuple[Advisor, Row]) -> tuple[float, float]:
+        row = found[1]
+        price = (row.cost(1.0, row.low) or math.inf) if of_work else row.price
+        return (price, -(row.low or 0))
+
+    return min(priced, key=order, default=None)
 
 
 def best_batches(rows: Iterable[Row]) -> list[Row]:
@@ -375,6 +384,8 @@ def undecided(
     rows: Sequence[tuple[Row, Verdict]],
     small: tuple[Advisor, Row] | None,
     cheap: tuple[Advisor, Row] | None,
+    *,
+    of_work: bool = False,
 ) -> list[Row]:
     """Rows that may reach the goal and would be smaller or cheaper than those that surely do.
 
@@ -390,10 +401,18 @@ def undecided(
         row
         for row in found
         if (row.config.devices, row.config.cpus) < machine
-        or (cheap is not None and row.price < cheap[1].price)
+        or (cheap is not None and _may_cost_less(row, cheap[1], of_work=of_work))
     ]
     # The largest of them first: it is the likeliest to reach the goal, and then the next smaller one follows.
     return sorted(better, key=lambda row: (-row.config.devices, -row.config.cpus, -(row.per_second or 0.0)))
+
+
+def _may_cost_less(row: Row, cheap: Row, *, of_work: bool) -> bool:
+    """Whether ``row`` may be cheaper than ``cheap``; without a rate, its price per hour decides."""
+    least, known = row.cost(1.0, row.high), cheap.cost(1.0, cheap.low)
+    if of_work and least is not None and known is not None:
+        return least < known
+    return row.price < cheap.price
 
 
 def _unmeasured(advisor: Advisor, configs: Iterable[Config]) -> list[Config]:

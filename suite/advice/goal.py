@@ -34,6 +34,11 @@ class Goal:
         """As the user writes it."""
         return f"{self.name}{_RELATIONS[self.name]}{self.bound:.12g}"
 
+    @property
+    def of_epochs(self) -> bool:
+        """Whether it bounds something of an epoch, so that the units of an epoch must be known."""
+        return self.name != THROUGHPUT
+
     def least_rate(self, epoch_units: float | None, price: float | None) -> float | None:
         """The units per second that it takes; None where the epoch or the price is not known."""
         if self.name == THROUGHPUT:

@@ -208,6 +208,11 @@ class _Chosen:
         return fit.times(rows, local=self.form == LOCAL)
 
 
+def parameter_count(points: Sequence[Point], *, processor: bool) -> int:
+    """The number of parameters of the plain form for cells at ``points``."""
+    return _Layout(points, PLAIN, processor=processor).size
+
+
 class StepTime:
     """The fitted model. TooFewCells unless there is at least one cell more than parameters."""
 
@@ -217,7 +222,7 @@ class StepTime:
         self.points, self.processor = tuple(points), processor
         self._rows, self._times = Rows.of(points), np.array(times_s, dtype=np.float64)
         self._random = np.random.default_rng(seed)
-        self.parameters = len(_Layout(points, PLAIN, processor=processor).names)
+        self.parameters = parameter_count(points, processor=processor)
         if len(points) <= self.parameters:
             raise TooFewCells(
                 f"a prediction needs at least {self.parameters + 1} cells for "

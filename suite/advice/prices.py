@@ -74,7 +74,10 @@ def read_prices(path: Path, today: date, max_age_days: int = MAX_AGE_DAYS) -> Pr
         with path.open("rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise PriceError(f"{path}: cannot be read: {error.strerror}") from error
+        raise PriceError(
+            f"{path}: cannot be read: {error.strerror}; docs/sizing.md states the columns, "
+            "docs/prices-example.csv is an example"
+        ) from error
     if len(data) > _MAX_BYTES:
         raise PriceError(f"{path}: expected at most {_MAX_BYTES >> 20} MiB")
     try:

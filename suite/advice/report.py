@@ -21,6 +21,7 @@ from suite.advice.advise import (
 )
 from suite.advice.cells import Config, Group
 from suite.advice.goal import Goal
+from suite.advice.model import parameter_count
 from suite.advice.prices import Prices
 from suite.log.units import count
 from suite.rules import LATEST, load
@@ -38,6 +39,7 @@ class Answer:
     cheapest: tuple[Advisor, Row] | None
     next_cells: tuple[tuple[Group, Config], ...]  # empty where nothing more needs to be measured
     why_next: str
+    problem: str = ""  # why the goal cannot be judged at all
 
     @property
     def next_commands(self) -> list[str]:
@@ -56,6 +58,8 @@ def answer_of(
 
     With ``prices`` the rows are the machines of the price file, without them all other configurations.
     """
+    if problem := _problem(advised, goal, epoch_units, prices):
+        return Answer(None, None, (), "", problem)
     rows = [
         (advisor, row, verdict_of(row, goal, epoch_units_of(advisor, epoch_units)))
         for advisor, some in advised
@@ -63,12 +67,13 @@ def answer_of(
         if goal is not None and (row.machine is not None) == (prices is not None)
     ]
     enough = [(advisor, row) for advisor, row, verdict in rows if verdict.surely]
-    small, cheap = smallest(enough), cheapest(enough)
+    of_work = goal is not None and goal.of_epochs
+    small, cheap = smallest(enough), cheapest(enough, of_work=of_work)
     for advisor, _ in advised:
         of_advisor = [(row, verdict) for owner, row, verdict in rows if owner is advisor]
-        open_rows = undecided(of_advisor, small, cheap)
+        open_rows = undecided(of_advisor, small, cheap, of_work=of_work)
         if advisor.model is None and (open_rows or goal is None) and (cells := _for_a_model(advisor, grid)):
-            return _answer(small, cheap, advisor, cells, advisor.no_model)
+            return _answer(small, cheap, advisor, cells, _too_few(advisor, grid))
         if open_rows:
             # The open rows decide the answer; the corners and the kink improve the model for all rows.
             cells = [row.config for row in open_rows[:_OPEN_FIRST]]
@@ -93,6 +98,33 @@ def _answer(
 ) -> Answer:
     once = list(dict.fromkeys(cells))[:_MOST_NEXT]
     return Answer(small, cheap, tuple((advisor.group, config) for config in once), why)
+
+
+def _problem(
+    advised: Sequence[tuple[Advisor, Sequence[Row]]],
+    goal: Goal | None,
+    epoch_units: float | None,
+    prices: Prices | None,
+) -> str:
+    """Why no row of ``advised`` can be judged by ``goal``; empty if some can."""
+    if goal is None:
+        return ""
+    if goal.of_epochs and all(epoch_units_of(advisor, epoch_units) is None for advisor, _ in advised):
+        return f"needs the {advised[0][0].group.unit} of an epoch, which the rules do not state: EPOCH=N"
+    if prices is not None and not any(row.machine for _, rows in advised for row in rows):
+        return "is not judged, because no machine of the price file fits these results"
+    return ""
+
+
+def _too_few(advisor: Advisor, grid: dict[str, tuple[str, ...]]) -> str:
+    """How many cells a model over the measured cells and the grid takes, and how many there are.
+
+    More than the cells so far: an axis counts as soon as a second value of it is measured.
+    """
+    nodes = advisor.group.nodes
+    points = [config.point(nodes) for config in [*advisor.configs(grid), *(c.config for c in advisor.timed)]]
+    needed = parameter_count(points, processor=advisor.group.processor) + 1
+    return f"a model of these configurations needs at least {needed} cells, found {len(advisor.timed)}"
 
 
 def epoch_units_of(advisor: Advisor, given: float | None) -> float | None:
@@ -135,8 +167,8 @@ def command_of(group: Group, config: Config) -> str:
         words.append(f"NODES={group.nodes}")
     if config.cache != "warm":
         words.append(f"CACHE={config.cache}")
-    native = group.host.get("runtime") == "native"
-    if native:
+    if group.host.get("runtime") == "native":
+        words.append("RUNTIME=native")  # where there is an engine, a run on a GPU takes a container
         per_device = max(1, round(config.cpus * group.nodes / config.devices))
         words.append(f"ARGS=framework.threads={per_device}")
     else:

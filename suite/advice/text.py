@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from suite.advice.advise import EXTRAPOLATED, MEASURED, Advisor, Row, best_batches, verdict_of
+from suite.advice.advise import EXTRAPOLATED, MEASURED, UNKNOWN, Advisor, Row, best_batches, verdict_of
 from suite.advice.cells import Group
 from suite.advice.goal import EPOCH, Goal
 from suite.advice.prices import Prices
@@ -19,7 +19,7 @@ from suite.advice.report import (
     title_of,
 )
 from suite.compare.result_row import OOM
-from suite.log.units import count, quantity, significant, span
+from suite.log.units import count, quantity, significant
 from suite.report.compare_text import Block, Heading, TextLine, TextTable
 
 _MOST_ROWS = 30
@@ -44,10 +44,15 @@ def blocks(
         units = epoch_units_of(advisor, epoch)
         shown = rows if prices is None else [row for row in rows if row.machine is not None]
         if prices is not None and not shown:
-            yield TextLine(f"no machine of the price file has the device {advisor.group.device}")
+            which = "is without accelerators" if advisor.group.processor else f"has {advisor.group.device}"
+            yield TextLine(f"no machine of the price file {which}; the table has the measured ones")
             shown = rows
+        elif prices is not None:
+            others = len(prices.machines) - len({row.machine.name for row in shown if row.machine})
+            if others:
+                yield TextLine(f"left out: {count(others, 'machine')} of the price file with other devices")
         yield from _table(advisor.group, best_batches(shown), goal, units, prices)
-        yield from _remarks(advisor, shown, goal, units)
+        yield from _remarks(advisor, shown)
         yield from _pivot(advisor, rows)
         yield from _per_watt(advisor.group)
 
@@ -57,7 +62,8 @@ def model_text(advisor: Advisor) -> str:
     measured, failed = len(advisor.timed), len(advisor.failed)
     cells = count(measured, "cell") + (f" and {failed} out of memory" if failed else "")
     if advisor.model is None:
-        return f"model: {cells}; {advisor.no_model}: only measured configurations have a number"
+        why = "too few for a prediction" if measured else advisor.no_model
+        return f"model: {cells}, {why}: only measured configurations have a number"
     model = advisor.model
     values = ", ".join(parameter_text(name, value) for name, value in model.values.items())
     if model.form == "local":
@@ -98,7 +104,7 @@ def _table(
     heads += ["cache"] if of_caches else []
     # With prices the cost of an epoch says what its time says.
     of_epochs = bool(units) and (prices is None or (goal is not None and goal.name == EPOCH))
-    heads += ["epoch"] if of_epochs else []
+    heads += ["s/epoch"] if of_epochs else []
     heads += [f"{prices.currency}/h", f"{prices.currency}/{per}"] if prices is not None else []
     heads += [f"kJ/{per}"] if any(row.joules_per_unit for row in by_size) else []
     heads += ["goal"] if goal is not None else []
@@ -108,10 +114,11 @@ def _table(
         cells = ([row.machine.name if row.machine else "-"]) if prices is not None else []
         cells += [f"{config.cpus:g}", *([str(config.devices)] if of_devices else [])]
         gib = f"{config.memory_bytes / (1 << 30):.4g}" if config.memory_bytes else "-"
-        cells += [*([gib] if of_memory else []), str(config.batch)]
+        # What is not known is not known of any batch of the row.
+        cells += [*([gib] if of_memory else []), "-" if row.source == UNKNOWN else str(config.batch)]
         cells += [significant(rate) if rate else "-", _interval(row), row.source, row.binds or "-"]
         cells += [config.cache] if of_caches else []
-        cells += [span(units / rate) if rate and units else "-"] if of_epochs else []
+        cells += [significant(units / rate) if rate and units else "-"] if of_epochs else []
         if prices is not None:
             cost = row.cost(work, rate)
             cells += [f"{row.machine.price:.4g}" if row.machine else "-", f"{cost:.4g}" if cost else "-"]
@@ -125,18 +132,16 @@ def _table(
         yield TextLine(f"{len(by_size) - _MOST_ROWS} more rows: FORMAT=json has all")
 
 
-def _remarks(
-    advisor: Advisor, rows: Sequence[Row], goal: Goal | None, units: float | None
-) -> Iterator[Block]:
+def _remarks(advisor: Advisor, rows: Sequence[Row]) -> Iterator[Block]:
     group = advisor.group
     # That there is no model was said above the table.
     whys = dict.fromkeys(f"{row.source}: {row.why}" for row in rows if row.why not in ("", advisor.no_model))
     for why in list(whys)[:5]:
         yield TextLine(why)
-    if any(row.source == EXTRAPOLATED for row in rows):
+    if group.key["data"] == "synthetic":
+        yield TextLine("synthetic data: nothing is read or decoded; with DATA=real the host may limit")
+    if any(row.source == EXTRAPOLATED for row in best_batches(rows)):
         yield TextLine("extrapolated: outside of what was measured; its interval is twice as wide")
-    if goal is not None and goal.name != "throughput" and units is None:
-        yield TextLine(f"the rules do not state the {group.unit} of an epoch: give them with EPOCH=")
     energies = {cell.no_energy for cell in group.cells if cell.step_s is not None and cell.no_energy}
     for why in sorted(energies)[:1]:
         if not group.processor:
@@ -151,6 +156,8 @@ def _pivot(advisor: Advisor, rows: Sequence[Row]) -> Iterator[Block]:
     table = pivot(rows)
     devices = sorted({number for by_devices in table.values() for number in by_devices})
     if len(table) < 2 or (len(devices) < 2 and not advisor.failed):
+        return
+    if not any(row.per_second for by_devices in table.values() for row in by_devices.values()):
         return
     yield TextLine(f"{advisor.group.unit}/s over batch and devices, with the most processors:")
     heads = ("batch per device", *(count(number, "device") for number in devices))
@@ -203,7 +210,9 @@ def answer_lines(answer: Answer, goal: Goal | None, epoch: float | None, prices:
     """The answer in sentences."""
     lines = []
     small, cheap = answer.smallest, answer.cheapest
-    if goal is not None and small is None:
+    if goal is not None and answer.problem:
+        lines.append(f"{goal.text} {answer.problem}")
+    elif goal is not None and small is None:
         lines.append(f"no configuration surely reaches {goal.text}")
         if not answer.next_cells:
             lines.append("none of them can: name others with GRID=, or another goal")
@@ -211,13 +220,15 @@ def answer_lines(answer: Answer, goal: Goal | None, epoch: float | None, prices:
         one = cheap is not None and cheap[1] is small[1]
         both = [("smallest and cheapest" if one else "smallest", small)]
         both += [] if one or cheap is None else [("cheapest", cheap)]
-        lines += [f"{name} that reaches {goal.text}: {_sentence(row, epoch, prices)}" for name, row in both]
+        lines += [
+            f"{name} that reaches {goal.text}: {_sentence(row, goal, epoch, prices)}" for name, row in both
+        ]
     if answer.why_next:
         lines.append(f"measure next: {answer.why_next}")
     return lines
 
 
-def _sentence(found: tuple[Advisor, Row], epoch: float | None, prices: Prices | None) -> str:
+def _sentence(found: tuple[Advisor, Row], goal: Goal, epoch: float | None, prices: Prices | None) -> str:
     advisor, row = found
     config, group = row.config, advisor.group
     name = (
@@ -233,9 +244,12 @@ def _sentence(found: tuple[Advisor, Row], epoch: float | None, prices: Prices | 
         most = "used" if row.source == MEASURED else "at most"
         parts.append(f"{most} {quantity(row.host_memory_bytes, 'bytes')} of host memory")
     rate = f"{significant(row.per_second or 0)} {group.unit}/s ({_interval(row)})"
-    cost = row.cost(epoch_units_of(advisor, epoch) or _MILLION, row.per_second)
+    units = epoch_units_of(advisor, epoch)
+    if goal.name == EPOCH and units and row.per_second:
+        rate += f", {significant(units / row.per_second)} s for an epoch"
+    cost = row.cost(units or _MILLION, row.per_second)
     if cost is not None and prices is not None:
-        per = "an epoch" if epoch_units_of(advisor, epoch) else f"{_PER_MILLION} {group.unit}"
+        per = "an epoch" if units else f"{_PER_MILLION} {group.unit}"
         rate += f", {prices.currency} {cost:.4g} for {per}"
     return (
         f"{name}{', '.join(parts)} in {group.key['framework']}: {rate}, {row.source}, limited by {row.binds}"
@@ -257,6 +271,8 @@ def _short(value: float) -> str:
 
 
 def _goal(row: Row, goal: Goal, units: float | None) -> str:
+    if goal.least_rate(units, row.machine.price if row.machine else None) is None:
+        return "-"  # the units of an epoch or the price are not known
     verdict = verdict_of(row, goal, units)
     return "yes" if verdict.surely else "maybe" if verdict.possibly else "no"
 
@@ -284,6 +300,7 @@ def to_json(
                 "cheapest": _found_json(answer.cheapest, epoch),
                 "measure_next": list(answer.next_commands),
                 "why": answer.why_next or None,
+                "problem": answer.problem or None,
             }
             for some, answer in answer_groups
         ],

@@ -12,11 +12,14 @@ import json
 import math
 import shlex
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suite.cli.guard import UsageError
+from suite.plan.errors import did_you_mean
+from suite.plan.options import by_name
 
 if TYPE_CHECKING:
     from suite.advice.cells import Group
@@ -76,17 +79,47 @@ def _groups(args: argparse.Namespace) -> list[Group]:
     from suite.advice.cells import read_groups
 
     if not args.results_dir.exists():
-        raise UsageError(f"expected a folder of results, found nothing at {args.results_dir}")
+        raise UsageError(
+            f"expected a folder of results, found nothing at {args.results_dir}: {_measure_one(args)}, or "
+            "name another folder with RESULTS_DIR="
+        )
     filters = {
         name: [value for value in (getattr(args, name) or "").split(",") if value] for name in _FILTERS
     }
+    _refuse_unknown(filters)
     groups, unused = read_groups([args.results_dir], **filters)
     for why in unused:
         print(f"advise: not used: {why}", file=sys.stderr)
     if not groups:
         asked = ", ".join(f"{name} {' or '.join(values)}" for name, values in filters.items() if values)
         raise UsageError(
-            f"expected at least one accepted result ({asked}) in {args.results_dir}, found none: measure one "
-            f"with `make run WORKLOAD={args.workload} FRAMEWORK={args.framework or 'pytorch'}`"
+            f"expected at least one accepted result ({asked}) in {args.results_dir}, found none: "
+            f"{_measure_one(args)}"
         )
     return groups
+
+
+def _refuse_unknown(filters: Mapping[str, list[str]]) -> None:
+    """UsageError for a value that no result has, and for a load, which has no model to be limited by."""
+    known = by_name()
+    for name, values in filters.items():
+        choices = ("train", "infer") if name == "phase" else known[name].choices()
+        for value in values:
+            if name == "phase" and value in ("load", "load_infer"):
+                raise UsageError(
+                    f"PHASE: expected train or infer, found {value}, which runs no model; `make summary` "
+                    "shows the throughput of loads"
+                )
+            if value not in choices:
+                raise UsageError(
+                    f"{name.upper()}: expected one of {', '.join(choices)}, found {value!r}"
+                    f"{did_you_mean(value, choices)}"
+                )
+
+
+def _measure_one(args: argparse.Namespace) -> str:
+    """The command that measures a result which passes the filters, in words."""
+    given = {name: (getattr(args, name) or "").split(",")[0] for name in _FILTERS}
+    given["framework"] = given["framework"] or "pytorch"
+    words = [f"{name.upper()}={value}" for name, value in given.items() if value]
+    return f"measure one with `{shlex.join(['make', 'run', *words])}`"

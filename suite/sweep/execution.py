@@ -74,7 +74,7 @@ def announce(planned: Sequence[PlannedCell], references: int = 0) -> None:
     refused = len(planned) - len(left) - done - absent
     line = f"{count(len(planned), 'cell')}: {done} done, {absent} skipped, {len(left)} to run"
     line += f", {refused} refused" if refused else ""
-    line += f", and {references} more runs of the reference cell" if references else ""
+    line += f", and {count(references, 'more run')} of the reference cell" if references else ""
     if known:
         line += f"; about {minutes(sum(known))} for {len(known)} of them, as in earlier results"
     if guessed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from suite.advice.advise import Advisor, Row, kinks
+from suite.advice import text
+from suite.advice.advise import Advisor, Row, Verdict, kinks, undecided
 from suite.advice.cells import Cell, Config, Group, merge, read_groups
 from suite.advice.goal import Goal, GoalError, read_goal, read_grid
 from suite.advice.prices import Machine, Prices
 from suite.advice.report import Answer, answer_of, command_of, fewest_devices, pivot
 from suite.cli import main
+from suite.report.compare_text import to_text
 from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
 
 KEY: dict[str, Any] = {
@@ -62,9 +65,11 @@ def advisor() -> Advisor:
     return Advisor(group(*cells, out_of_memory(16, 1024)))
 
 
-def asked(advisor: Advisor, goal: str, grid: str = "", prices: Prices | None = None) -> Answer:
+def asked(
+    advisor: Advisor, goal: str, grid: str = "", prices: Prices | None = None, epoch: float | None = None
+) -> Answer:
     axes = read_grid(grid)
-    return answer_of([(advisor, advisor.rows(axes, prices))], read_goal(goal), None, axes, prices)
+    return answer_of([(advisor, advisor.rows(axes, prices))], read_goal(goal), epoch, axes, prices)
 
 
 def prices_of(*machines: Machine) -> Prices:
@@ -161,7 +166,7 @@ def test_too_few_cells_ask_for_the_corners_first() -> None:
     assert answer.smallest is None
     corners = {(config.cpus, config.batch) for _, config in answer.next_cells}
     assert corners == {(1, 32), (1, 512), (16, 32), (16, 512)}
-    assert "at least 2 cells for 1 parameter" in answer.why_next
+    assert answer.why_next == "a model of these configurations needs at least 4 cells, found 1"
     assert answer.next_commands[0] == (
         "make run WORKLOAD=resnet50 FRAMEWORK=pytorch PHASE=train PRECISION=bf16 SCALE=reference DATA=real "
         "VARIANT=v1.5 STORAGE=files BATCH=32 ARGS=runtime.cpus=1"
@@ -178,7 +183,8 @@ def test_a_native_command_sets_threads_and_quotes_what_a_log_states() -> None:
     native = group(cell(4, 128), key={**KEY, "variant": "$(x)"}, host={"runtime": "native"})
     command = command_of(native, Config(4, 128, 2, cache="cold"))
     assert "'VARIANT=$(x)'" in command
-    assert command.endswith("BATCH=128 DEVICES=2 CACHE=cold ARGS=framework.threads=2")
+    # Without RUNTIME a machine with an engine and a GPU would measure the next cell in a container.
+    assert command.endswith("BATCH=128 DEVICES=2 CACHE=cold RUNTIME=native ARGS=framework.threads=2")
 
 
 def test_the_cheapest_machine_need_not_be_the_smallest(advisor: Advisor) -> None:
@@ -193,6 +199,84 @@ def test_the_cheapest_machine_need_not_be_the_smallest(advisor: Advisor) -> None
     assert names == ["dear", "cheap"]
     row = answer.cheapest[1]
     assert row.cost(1e6, row.per_second) == pytest.approx(3.0 / 3600 * 1e6 / (row.per_second or 0))
+
+
+def test_the_cheapest_for_a_goal_of_an_epoch_has_the_lowest_cost_of_the_work(advisor: Advisor) -> None:
+    """One processor gives 1,667 images/s, 16 give 9,624: three times the price for 5.8 times the work."""
+    slow = Machine("slow", "H200", 1, 1, 64 * GIB, 1.0)
+    fast = Machine("fast", "H200", 1, 16, 64 * GIB, 3.0)
+    for goal, name in (("throughput>=1000", "slow"), ("cost<=10", "fast"), ("epoch<=3600", "fast")):
+        answer = asked(advisor, goal, prices=prices_of(slow, fast), epoch=1e6)
+        assert answer.cheapest is not None
+        assert answer.cheapest[1].machine is not None
+        assert answer.cheapest[1].machine.name == name, goal
+        assert found(answer).config.cpus == 1
+
+
+def test_a_machine_that_may_cost_less_for_the_work_is_measured_though_it_costs_more_per_hour() -> None:
+    """The prediction for 8 processors may be twice as fast as 2 measured ones, at 1.5 times the price."""
+    known = Row(Config(2, 128), "measured", Machine("a", "H200", 1, 2, GIB, 1.0), 1000.0, 990.0, 1010.0)
+    wide = Row(Config(8, 128), "predicted", Machine("b", "H200", 1, 8, GIB, 1.5), 1500.0, 900.0, 2000.0)
+    advisor = Advisor(group(cell(4, 128)))
+    best = (advisor, known)
+    rows = [(known, Verdict(surely=True, possibly=True)), (wide, Verdict(surely=False, possibly=True))]
+    assert undecided(rows, best, best, of_work=True) == [wide]
+    assert undecided(rows, best, best) == []
+
+
+def shown(advisor: Advisor, goal: str, grid: str = "", prices: Prices | None = None, **more: Any) -> str:
+    """What the command prints, commands apart."""
+    advised = [(advisor, advisor.rows(read_grid(grid), prices))]
+    epoch = more.get("epoch")
+    answer = asked(advisor, goal, grid, prices, epoch)
+    parts = [*text.blocks(advised, read_goal(goal), epoch, prices)]
+    parts += text.sentences(text.answer_lines(answer, read_goal(goal), epoch, prices))
+    return to_text(parts, 300)
+
+
+def test_a_goal_that_cannot_be_judged_is_not_denied(advisor: Advisor) -> None:
+    """Neither "no" in a row nor "none of them can": the units of an epoch, or a machine, is missing."""
+    machines = prices_of(Machine("one", "H200", 1, 16, 64 * GIB, 3.0))
+    out = shown(advisor, "cost<=1", prices=machines)
+    assert "cost<=1 needs the images of an epoch, which the rules do not state: EPOCH=N" in out
+    assert re.search(r"one .* -$", out, re.MULTILINE)
+    assert "none of them can" not in out
+    other = prices_of(Machine("other", "H100", 1, 16, 64 * GIB, 3.0))
+    out = shown(advisor, "throughput>=1000", prices=other)
+    assert "throughput>=1000 is not judged, because no machine of the price file fits these results" in out
+    assert "none of them can" not in out
+    on_processor = Advisor(group(cell(4, 128), processor=True, device="A CPU"))
+    out = shown(on_processor, "throughput>=1000", prices=other)
+    assert "no machine of the price file is without accelerators" in out
+
+
+def test_machines_with_other_devices_are_counted(advisor: Advisor) -> None:
+    fits = Machine("one", "H200", 1, 16, 64 * GIB, 3.0)
+    others = [Machine(f"other-{at}", "H100", 1, 16, 64 * GIB, 3.0) for at in range(2)]
+    line = "of the price file with other devices"
+    assert f"left out: 2 machines {line}" in shown(advisor, "throughput>=1", prices=prices_of(fits, *others))
+    assert line not in shown(advisor, "throughput>=1", prices=prices_of(fits))
+
+
+def test_a_goal_in_seconds_is_answered_in_seconds(advisor: Advisor) -> None:
+    """9,624 images/s: 1e6 images take 103.9 s, which "2 min" would hide."""
+    out = shown(advisor, "epoch<=110", "runtime.cpus=16 batch=512", epoch=1e6)
+    assert "s/epoch" in out
+    assert "images/s (9.528k-9.72k), 103.9 s for an epoch, measured" in out
+
+
+def test_a_row_of_which_nothing_is_known_names_no_batch() -> None:
+    out = shown(Advisor(group(cell(4, 128))), "throughput>=9000", "runtime.cpus=1,4 batch=32,128")
+    assert re.search(r"^ *1 +- +- +- +unknown", out, re.MULTILINE)
+    assert "model: 1 cell, too few for a prediction" in out
+
+
+def test_synthetic_data_are_said_to_leave_the_host_out(advisor: Advisor) -> None:
+    key = {**KEY, "data": "synthetic"}
+    assert "synthetic data: nothing is read or decoded" in shown(
+        Advisor(group(cell(4, 128), key=key)), "throughput>=1"
+    )
+    assert "synthetic data" not in shown(advisor, "throughput>=1")
 
 
 def test_a_goal_of_cost_needs_the_units_of_an_epoch(advisor: Advisor) -> None:
@@ -263,6 +347,18 @@ def test_json_has_every_row_with_a_reason_for_each_null(
     assert rows[4096]["reasons"]["per_second"].startswith("batch 4096 ran out of memory")
 
 
+def test_json_states_why_a_goal_is_not_judged(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--workload", "ncf", "--results-dir", str(results), "--goal", "epoch<=60"]
+    assert main(["advise", *options, "--format", "json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert answer["smallest"] is None
+    assert answer["problem"].startswith("needs the samples of an epoch")
+    assert main(["advise", *options, "--format", "json", "--epoch", "1000"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert answer["smallest"]["epoch_s"] < 60
+    assert answer["problem"] is None
+
+
 @pytest.mark.parametrize(
     ("step_ns", "over"), [(2_000_000, "s of untimed steps"), (25_000_000, "over 5 windows")]
 )
@@ -293,10 +389,17 @@ def test_a_rejected_result_is_named_and_not_used(tmp_path: Path) -> None:
     [
         (["--workload", "gnmt"], "expected at least one accepted result"),
         (["--workload", "ncf", "--data", "synthetic"], "(workload ncf, data synthetic)"),
+        (
+            ["--workload", "ncf", "--precision", "bf16", "--data", "synthetic"],
+            "make run WORKLOAD=ncf FRAMEWORK=pytorch PRECISION=bf16 DATA=synthetic`",
+        ),
+        (["--workload", "ncf", "--phase", "load"], "PHASE: expected train or infer, found load"),
+        (["--workload", "ncf", "--framework", "pytroch"], "found 'pytroch' (did you mean pytorch?)"),
         (["--workload", "ncf", "--goal", "cost<=1"], "a cost needs the prices of machines"),
         (["--workload", "ncf", "--epoch", "-1"], "EPOCH: expected a number above 0, found -1"),
         (["--workload", "ncf", "--goal", "faster"], "GOAL: expected one such as"),
         (["--workload", "ncf", "--prices", "/nowhere/prices.csv"], "cannot be read"),
+        (["--workload", "ncf", "--prices", "/nowhere/prices.csv"], "docs/prices-example.csv is an example"),
     ],
 )
 def test_what_cannot_be_answered_is_refused(
@@ -304,3 +407,11 @@ def test_what_cannot_be_answered_is_refused(
 ) -> None:
     assert main(["advise", *options, "--results-dir", str(results)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_without_results_the_error_names_a_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--workload", "ncf", "--phase", "infer", "--results-dir", str(tmp_path / "none")]
+    assert main(["advise", *options]) == 2
+    assert "`make run WORKLOAD=ncf FRAMEWORK=pytorch PHASE=infer`" in capsys.readouterr().err

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from suite.sweep.execution import announce
 from suite.sweep.order import REFERENCE_EVERY, Step, steps_of
 
 CELLS = list(range(32))
@@ -52,3 +53,9 @@ def test_nothing_is_run_if_nothing_is_left() -> None:
 
 def test_reference_cell_whose_result_was_removed_is_run_again() -> None:
     assert steps_of([0, 1], [0], {0}, 1) == (Step(0),)
+
+
+def test_the_number_of_runs_of_the_reference_cell_is_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    for references, text in ((1, "and 1 more run of the reference cell"), (2, "and 2 more runs of the")):
+        announce((), references)
+        assert text in capsys.readouterr().err
