@@ -83,6 +83,11 @@ class SweepTable:
         unit = next((one.row.unit for one in self.references if one.row is not None), "")
         short = len(values) < 2
         reason = f"{count(len(values), 'throughput')}; drift needs two, as in a sweep of more than ten cells"
+        ended = [one.outcome for one in self.references if one.outcome != OUTCOMES["accepted"]]
+        if ended:
+            reason = (
+                f"{ended[-1]}, so that it shows no drift: name first in the grid the values that surely run"
+            )
         return Drift(values, unit, reason if short else "")
 
     def counts(self) -> str:

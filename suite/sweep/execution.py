@@ -37,12 +37,13 @@ def print_progress(line: str) -> None:
 class Task:
     """One unit of work: its title, the seconds that it is expected to take, and what does it.
 
-    ``run`` returns the line for the journal, None after an interruption.
+    ``run`` returns the line for the journal, None after an interruption. ``needed`` is asked before it runs.
     """
 
     title: str
     seconds: float | None
     run: Callable[[], JournalLine | None]
+    needed: Callable[[], bool] = lambda: True
 
 
 def run_in_order(tasks: Sequence[Task], lock: int, stopped: Callable[[], bool] = lambda: False) -> bool:
@@ -53,6 +54,8 @@ def run_in_order(tasks: Sequence[Task], lock: int, stopped: Callable[[], bool] =
             return True
         expected = [one.seconds for one in tasks[number:] if one.seconds is not None]
         left = f"; about {minutes(sum(expected) * mean(ratios or [1.0]))} left" if expected else ""
+        if not task.needed():
+            continue
         print_progress(f"[{number + 1}/{len(tasks)}] {task.title}{left}")
         began = time.monotonic()
         line = task.run()
@@ -207,8 +210,14 @@ def _task(
         made = _line(one, entry, code, ended.exit_code, sweep=sweep)
         return replace(made, seconds=round(ended.seconds, 3), timeout_s=timeout_s, reference=step.reference)
 
-    reference = "" if step.reference is None else f" (reference cell, measurement {step.reference + 1})"
-    return Task(one.cell.title + reference, one.seconds or one.guess, run)
+    if step.reference is None:
+        return Task(one.cell.title, one.seconds or one.guess, run)
+    title = f"{one.cell.title} (reference cell, measurement {step.reference + 1})"
+
+    def needed() -> bool:  # a cell without a throughput, such as one out of memory, shows no drift
+        return all(entry.outcome == OUTCOMES["accepted"] for entry in ran.references.values())
+
+    return Task(title, one.seconds or one.guess, run, needed)
 
 
 def _line(one: PlannedCell, entry: GridEntry, code: str, exit_code: int | None, sweep: str) -> JournalLine:

@@ -189,3 +189,24 @@ def test_results_on_one_disk_are_not_those_of_another(
     )
     assert sweep(tmp_path / "results", "--disks", str(names)) == 0
     assert len(seen) == 2
+
+
+def test_reference_cell_out_of_memory_is_measured_once_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[int] = []
+
+    def run(self: Runner, options: Sequence[str], timeout_s: float | None = None) -> RunExit:
+        del self, timeout_s
+        (batch,) = [int(one.removeprefix("batch=")) for one in options if one.startswith("batch=")]
+        ran.append(batch)
+        failed = 0 if batch == BATCHES[0] else None
+        key = replace(MINI, batch=batch)
+        good = Good(key=key, run_hex=secrets.token_hex(4), out_of_memory_in=failed)
+        return RunExit(0 if failed is None else 21, 1.0, result(tmp_path, good), "", ())
+
+    monkeypatch.setattr(Runner, "run", run)
+    assert sweep(tmp_path) == 0
+    assert sorted(ran) == BATCHES
+    shown = capfd.readouterr().out
+    assert "reference cell: oom, so that it shows no drift: name first in the grid the values" in shown
