@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 BATCH = 4
 STEPS = (0, 1, 2, 3, 9, 4, 1)  # of three steps an epoch, jumps among them
+_OPENED: list[Any] = []  # by :func:`kept_open`
 
 
 def job(framework: str, loader: str, folder: Path, phase: str = "train", **options: Any) -> Job:
@@ -223,6 +225,22 @@ def of_ranks(made: Callable[..., Job], scratch: Path) -> Arrays:
     return found
 
 
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """Data that are opened in this block stay open until the process ends, as in a worker.
+
+    A DataLoader that is dropped earlier waits up to five seconds for each of its processes.
+    """
+    opening = data.open_data
+
+    def keep(made: Job) -> Any:
+        _OPENED.append(opening(made))
+        return _OPENED[-1]
+
+    with mock.patch.object(data, "open_data", keep):
+        yield
+
+
 def write(framework: str, loader: str, folder: Path, file: Path) -> None:
     """See this module."""
 
@@ -291,5 +309,5 @@ def leave(framework: str, loader: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     command, framework_name, loader_name, *paths = sys.argv[1:]
-    commands: dict[str, Callable[..., None]] = {"batches": write, "hold": hold, "leave": leave}
+    commands: dict[str, Callable[..., None]] = {"batches": kept_open()(write), "hold": hold, "leave": leave}
     commands[command](framework_name, loader_name, *map(Path, paths))
