@@ -37,7 +37,8 @@ class Case:
     scores: one norm over both would hide the smaller numbers. ``reference`` is the batch by variant for the
     comparison at published sizes (``make equivalence SCALE=reference``): as small as normalisation over a
     batch allows. ``optimised``: XLA optimises this case in fp64 too, because without optimisation its
-    convolutions take longer than the compilation saves.
+    convolutions take longer than the compilation saves. ``shortened``: ``make test`` compares a network with
+    fewer repetitions of the same blocks (:mod:`tests.equivalence.shortened`).
     """
 
     workload: str
@@ -53,6 +54,7 @@ class Case:
     scale: str = "mini"
     threads: int = 1
     optimised: bool = False
+    shortened: bool = False
 
     @property
     def update_bound(self) -> float | None:

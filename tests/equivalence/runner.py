@@ -1,9 +1,9 @@
 """Runs one case in one framework's interpreter and writes the results.
 
 ``python -m tests.equivalence.runner CASE FRAMEWORK FOLDER RUN...`` with RUN a precision (``fp64``, ``fp32``),
-``<precision>=FILE`` for a custom pair or, in PyTorch, ``mutants=TRUTH``. Writes ``FOLDER/<precision>.npz``,
-or ``FOLDER/mutants.json``: for each mutant the first array beyond its bound around those of the file TRUTH,
-and its difference; null where there is none.
+``<precision>=FILE`` for a custom pair, ``<precision>,whole`` for a case that is otherwise shortened or, in
+PyTorch, ``mutants=TRUTH``. Writes ``FOLDER/<precision>.npz``, or ``FOLDER/mutants.json``: for each mutant the
+first array beyond its bound around those of the file TRUTH, and its difference; null where there is none.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from suite import workloads
 from tests.equivalence.case import LOSSES, UPDATES, Case, load
 from tests.equivalence.compare import first_excess
+from tests.equivalence.shortened import WHOLE, shorten
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,8 +102,11 @@ def mutants(case: str) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """See the module."""
-    name, framework, folder, *runs = arguments
+    name, framework, folder, *wanted = arguments
     case = load(name)
+    runs = [run.removesuffix(WHOLE) for run in wanted]
+    if case.shortened and runs == wanted:
+        shorten(case.workload)
     if len(runs) == 1:
         case.set_flags(runs[0].partition("=")[0])
     for run in runs:
