@@ -1,7 +1,7 @@
 """Residual networks with fewer repetitions of the same blocks, for tests that are not about their depth.
 
-A test of every array in every framework compiles each repetition anew and learns nothing from it. The case
-resnet50 keeps its depth, ``make equivalence`` compares every workload whole.
+A framework compiles each repetition anew, and a test learns nothing from it. The case resnet50 keeps its
+depth, and ``make equivalence`` compares every network whole.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from suite.common.layers import Conv, Layer, Residual
-from suite.workloads._classification.specification import Dimensions
+from suite.common.layers import Conv, Layer, Network, Residual
 
 WHOLE = ",whole"  # asks the runner for a case that is otherwise shortened
 BLOCKS = 2  # of a stage: the one that changes its sizes, and one that repeats
 
 
 def shorten(workload: str) -> None:
-    """From now on ``workload`` has at most ``BLOCKS`` residual blocks a stage, in this process only."""
+    """From now on ``workload`` has a shortened network, in this process only."""
     module: Any = import_module(f"suite.workloads.{workload}.spec")
     whole = module.SPEC.network
+    module.SPEC = replace(module.SPEC, network=lambda dims: short(whole(dims)))
 
-    def network(dims: Dimensions) -> tuple[Layer, ...]:
-        return tuple(layer for layer in whole(dims) if not _repeats(layer))
 
-    module.SPEC = replace(module.SPEC, network=network)
+def short(network: Network) -> Network:
+    """``network`` with at most ``BLOCKS`` residual blocks in a stage."""
+    return tuple(layer for layer in network if not _repeats(layer))
 
 
 def _repeats(layer: Layer) -> bool:

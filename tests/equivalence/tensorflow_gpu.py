@@ -21,6 +21,7 @@ from suite.frameworks.tensorflow import recurrent
 from suite.frameworks.tensorflow.framework import Framework
 from tests.equivalence.case import load
 from tests.equivalence.runner import build
+from tests.equivalence.shortened import shorten
 
 CASES = ("gnmt", "lstm_ptb", "ncf", "resnet50_cifar10", "word2vec")
 LENGTHS = (5, 40)
@@ -77,6 +78,9 @@ def on_a_gpu() -> Iterator[None]:
 def main(file: str) -> None:
     """See the module."""
     found: dict[str, Any] = {}
+    for case in map(load, CASES):
+        if case.shortened:
+            shorten(case.workload)
     for name in CASES:
         found |= {f"cpu/{key}": array for key, array in compute(name).items()}
     found["unrolled instructions"] = np.array([instructions(length) for length in LENGTHS])

@@ -28,6 +28,7 @@ from suite.contract.traits import traits_of
 from suite.worker import parent
 from tests.equivalence.case import LOSSES, Case, load
 from tests.equivalence.compare import NEGLIGIBLE
+from tests.equivalence.shortened import shorten
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -221,6 +222,8 @@ def main(arguments: list[str]) -> None:
     framework, name, count, *mutants = arguments
     case, size = load(name), int(count)
     case.set_flags()
+    if case.shortened:
+        shorten(case.workload)
     workloads.pair_module(case.job(framework, "fp64"))  # imported before the forks
     workloads.framework_module(case.job(framework, "fp64"))
     changes: dict[str, Change] = {HONEST: unchanged}
