@@ -31,6 +31,10 @@ def run_layers(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout
     return dropout("softmax", values), jnp.stack(moved)
 
 
+def _transposed(weights: Weights) -> Weights:
+    return {name: weight.T if name.endswith(".hidden") else weight for name, weight in weights.items()}
+
+
 def classify(weights: Weights, hidden: Tensor) -> Tensor:
     """Logits [T, B, V]."""
     return project(hidden, weights["softmax.weight"], weights["softmax.bias"])
@@ -80,9 +84,13 @@ class Pair(BasePair):
         losses, moved = self._score(weights, inputs.batch, inputs.state[0], dropout)
         return jnp.sum(losses) / losses.shape[1], [moved]
 
+    def inference_weights(self) -> Weights:
+        """Recurrent matrices are stored transposed: XLA would transpose them on a CPU in each window."""
+        return _transposed(super().inference_weights())
+
     def infer(self, inputs: Inputs) -> tuple[Tensor, list[Tensor]]:
         """Negative log likelihoods [B, T], and the new state."""
-        losses, moved = self._score(inputs.weights, inputs.batch, inputs.state[0], NO_DROPOUT)
+        losses, moved = self._score(_transposed(inputs.weights), inputs.batch, inputs.state[0], NO_DROPOUT)
         return losses.T, [moved]
 
     def _logits(self, masters: Weights, batch: Batch, state: Tensor) -> Tensor:
