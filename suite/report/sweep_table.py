@@ -81,14 +81,14 @@ class SweepTable:
         metrics = [one.row.metrics.get("throughput_per_s") for one in self.references if one.row is not None]
         values = tuple(one.value for one in metrics if one is not None and one.value is not None)
         unit = next((one.row.unit for one in self.references if one.row is not None), "")
-        short = len(values) < 2
-        reason = f"{count(len(values), 'throughput')}; drift needs two, as in a sweep of more than ten cells"
-        ended = [one.outcome for one in self.references if one.outcome != OUTCOMES["accepted"]]
-        if ended:
-            reason = (
-                f"{ended[-1]}, so that it shows no drift: name first in the grid the values that surely run"
-            )
-        return Drift(values, unit, reason if short else "")
+        if len(values) >= 2:
+            return Drift(values, unit, "")
+        failed = [one.outcome for one in self.references if one.outcome != OUTCOMES["accepted"]]
+        if failed:
+            hint = "name first in the grid the values that surely run"
+            return Drift(values, unit, f"{failed[-1]}, so that it shows no drift: {hint}")
+        found = count(len(values), "throughput")
+        return Drift(values, unit, f"{found}; drift needs two, as in a sweep of more than ten cells")
 
     def counts(self) -> str:
         """How many cells have each outcome."""

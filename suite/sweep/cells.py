@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from suite import workloads
 from suite.compare.journal import values_of
 from suite.contract.traits import reference_framework
-from suite.plan.errors import BadConfiguration, did_you_mean
+from suite.plan.errors import BadConfiguration, one_of
 
 PHASES = ("train", "infer")  # a conversion belongs to a dataset and is no cell
 _FLAGS = ("workload", "framework", "phase")
@@ -77,8 +77,6 @@ def filter_cells(cells: Iterable[Cell], **filters: Sequence[str]) -> tuple[Cell,
     for name, allowed in filters.items():
         known = sorted({value for cell in selected if (value := cell.value(name)) is not None})
         for value in allowed:
-            if value not in known:
-                hint = did_you_mean(value, known)
-                raise BadConfiguration(f"{name}: expected one of {', '.join(known)}, found {value!r}{hint}")
+            one_of(name, value, known)
         selected = tuple(cell for cell in selected if not allowed or cell.value(name) in allowed)
     return selected

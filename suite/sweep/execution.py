@@ -52,10 +52,10 @@ def run_in_order(tasks: Sequence[Task], lock: int, stopped: Callable[[], bool] =
     for number, task in enumerate(tasks):
         if stopped():
             return True
-        expected = [one.seconds for one in tasks[number:] if one.seconds is not None]
-        left = f"; about {minutes(sum(expected) * mean(ratios or [1.0]))} left" if expected else ""
         if not task.needed():
             continue
+        expected = [one.seconds for one in tasks[number:] if one.seconds is not None]
+        left = f"; about {minutes(sum(expected) * mean(ratios or [1.0]))} left" if expected else ""
         print_progress(f"[{number + 1}/{len(tasks)}] {task.title}{left}")
         began = time.monotonic()
         line = task.run()

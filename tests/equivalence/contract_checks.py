@@ -276,9 +276,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("file", nargs="?", default="")
     asked = parser.parse_args(arguments)
     case = load(asked.case)
-    if (
-        workloads.specification(case.workload).FAMILY and not asked.file
-    ):  # a custom pair may have its own network
+    # A custom pair may have its own network.
+    if workloads.specification(case.workload).FAMILY and not asked.file:
         shorten(case.workload)
     subject = Subject(case, asked.framework, asked.file)
     failed = 0

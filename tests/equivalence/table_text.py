@@ -48,7 +48,7 @@ Mutants show that the cases detect mistakes: each is a mistake in the PyTorch pa
 UNLISTED = """## Mini scale
 
 `make test` compares every workload at mini scale with the same bounds, and every mutant; `resnet152` and
-`resnet50_cifar10` with two blocks in each stage, which the left out ones repeat.
+`resnet50_cifar10` with the first two blocks of each stage, which the others repeat.
 """
 
 

@@ -32,6 +32,7 @@ def run_layers(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout
 
 
 def _transposed(weights: Weights) -> Weights:
+    """``weights`` with the recurrent matrices transposed, from [4H, H] to [H, 4H] or back."""
     return {name: weight.T if name.endswith(".hidden") else weight for name, weight in weights.items()}
 
 

@@ -64,8 +64,7 @@ class Pair(BasePair):
             lambda weights, batch: self._by_rows((weights["input"], weights["output"]), batch)[0]
         )
         self._rows = fast(lambda weights, words: _unit(weights["input"][words]))
-        shared = self.framework.exchange.parallel(self._summed, (SHARED, SPLIT), SHARED)
-        self._tables = fast(shared)
+        self._tables = fast(self.framework.exchange.parallel(self._summed, (SHARED, SPLIT), SHARED))
 
     def inference_weights(self) -> Weights:
         """The input table with its rows normalised to length one."""
@@ -111,8 +110,7 @@ class Pair(BasePair):
     def _summed(self, trained: Tensors, batch: Batch) -> list[Tensor]:
         """The dense gradient of each table, summed over all ranks."""
         _, *rows = self._by_rows(trained, batch)
-        summed: list[Tensor] = self.framework.exchange.total(_as_tables(trained, batch, rows))
-        return summed
+        return self.framework.exchange.total(_as_tables(trained, batch, rows))
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the summed losses of batch ``index`` by canonical name."""
