@@ -137,7 +137,7 @@ class Job:
     local_rank: int = 0  # among the ranks of its node; selects the device
     node: int = 0
     network: Network | None = None  # None: one node, whose ranks use the loopback interface
-    collective: str = ""  # what moves the gradients: nccl | gloo | ring | cpu | device; empty: no exchange
+    collective: str = ""  # what moves the gradients: as the framework's traits name it; empty: no exchange
     measured_steps: int = MEASURED_STEPS  # of the window; a multiple of 100
 
     @property

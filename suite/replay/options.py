@@ -25,7 +25,7 @@ _SETTINGS = {
     "fast": _FLAG,
     "variables": rf"{VARIABLE}:{VARIABLE_VALUE}",
     "storage": r"[a-z]+",
-    "collective": r"[a-z]+",
+    "collective": r"[a-z_]+",
     "device": r"cpu|cuda",
     "cpus": _BOUNDS,
     "cpuset": _BOUNDS,

@@ -49,6 +49,13 @@ def test_ranks_are_one_process(framework: str, case: str) -> None:
     assert max(found["differences"].values()) <= BOUNDS[framework]
 
 
+@pytest.mark.parametrize("case", ["gnmt", "word2vec"])
+def test_copy_engines_add_up_the_same(case: str) -> None:
+    found = compared("pytorch", case, 3, "copy-engine")["copy-engine"]
+    assert found["equal"], "the ranks' weights differ"
+    assert max(found["differences"].values()) <= BOUNDS["pytorch"]
+
+
 @pytest.mark.parametrize("case", MUTANTS)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_mutant_breaks_the_bound(framework: str, case: str) -> None:

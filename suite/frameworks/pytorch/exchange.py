@@ -1,5 +1,6 @@
 """The exchange between the ranks of a training job: ``torch.distributed`` with NCCL on GPUs, Gloo on CPUs.
 
+With the collective ``copy_engine`` the copy engines of the GPUs move gradients, and NCCL adds up the rest.
 The ranks of one node meet through a file of the scratch folder and reach each other over the loopback
 interface: a container without a network suffices. Those of several nodes meet at rank 0, over TCP.
 """
@@ -7,6 +8,7 @@ interface: a container without a network suffices. Those of several nodes meet a
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic_ns
@@ -18,11 +20,14 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.nn.parallel import DistributedDataParallel
 
+from suite.common.support import UnsupportedJob
 from suite.contract import Job
 from suite.frameworks.arrivals import HostArrivals
 from suite.frameworks.common import variables
 from suite.frameworks.pytorch.arrivals import DeviceArrivals, LastGradient
+from suite.frameworks.pytorch.copy_engines import ALONE, CHUNK, CopyEngines, CopySums, padded
 
+COPY_ENGINE = "copy_engine"
 BUCKET_MIB = 25  # of gradients that are exchanged together; PyTorch's default
 _SETUP = timedelta(minutes=30)  # ranks may compile and read their data for different times
 _MEETING = timedelta(minutes=5)
@@ -38,11 +43,16 @@ class Exchange:
 
     def __init__(self, job: Job, device: torch.device) -> None:
         self.active = job.exchanges
+        self._collective = job.collective
+        self._engines: CopyEngines | None = None
+        self._sums: CopySums | None = None  # of :meth:`totals`
         self._cuda = device.type == "cuda"
         self.arrivals: HostArrivals | DeviceArrivals | None = None
         self._device, self._rank, self._size = device, job.rank, job.world_size
         if not self.active:
             return
+        if job.collective == COPY_ENGINE:
+            _require_access(job, device)
         interface = "lo" if job.network is None else job.network.interface
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
         if self._cuda:
@@ -56,7 +66,7 @@ class Exchange:
             where = job.network.node_0, job.network.exchange_port, job.world_size
             store = dist.TCPStore(*where, is_master=job.rank == 0, timeout=_MEETING, wait_for_workers=False)
         dist.init_process_group(
-            job.collective,
+            "nccl" if job.collective == COPY_ENGINE else job.collective,
             store=store,
             rank=job.rank,
             world_size=job.world_size,
@@ -67,16 +77,16 @@ class Exchange:
 
     def describe(self) -> dict[str, Any]:
         """Facts of an active exchange: backend, its version (Gloo has none), buckets and variables."""
-        version = ".".join(map(str, torch.cuda.nccl.version())) if self._cuda else None
-        return {
-            "backend": dist.get_backend(),
-            "version": version,
+        facts: dict[str, Any] = {
+            "backend": self._collective,
+            "version": ".".join(map(str, torch.cuda.nccl.version())) if self._cuda else None,
             "type": "float32",
-            "bucket_bytes": BUCKET_MIB << 20,
-            "gradient_as_bucket_view": True,
-            "static_graph": False,
             "variables": variables(*_PREFIXES),
         }
+        if self._collective == COPY_ENGINE:
+            return facts | {"alone_bytes": ALONE, "chunk_bytes": CHUNK}
+        buckets = {"bucket_bytes": BUCKET_MIB << 20, "gradient_as_bucket_view": True, "static_graph": False}
+        return facts | buckets
 
     def averaged(self, module: nn.Module, stream: torch.cuda.Stream | None) -> nn.Module:
         """``module``, whose ``backward()`` averages the gradients over the ranks if the exchange is active.
@@ -94,6 +104,10 @@ class Exchange:
         # divides it by the number of ranks, and with views there is no copy back. Zeroed gradients would be
         # added to, which reads and writes all of them once more. A static graph was measured: no faster.
         with torch.cuda.stream(stream):
+            if self._collective == COPY_ENGINE:
+                LastGradient(list(module.parameters()), self.record_arrival)
+                self._engines = CopyEngines(list(module.parameters()))
+                return module
             wrapped = DistributedDataParallel(
                 module, init_sync=False, bucket_cap_mb=BUCKET_MIB, gradient_as_bucket_view=True
             )
@@ -101,6 +115,27 @@ class Exchange:
         # Every 100th step would be timed, which a capture forbids.
         wrapped._set_ddp_runtime_logging_sample_rate(_NEVER)
         return wrapped
+
+    def compiler(self) -> Any:
+        """The compiler of losses: PyTorch's own, with copy engines after a split into parts.
+
+        A compiled function returns all its gradients at the end, so that none could be exchanged before. What
+        is compiled within DistributedDataParallel is split; this is the same split.
+        """
+        if not self.active or self._collective != COPY_ENGINE:
+            return "inductor"
+        from torch._dynamo.backends.distributed import DDPOptimizer
+        from torch._dynamo.backends.registry import lookup_backend
+
+        return DDPOptimizer(BUCKET_MIB << 20, lookup_backend("inductor")).compile_fn
+
+    def backward(self, loss: Tensor) -> None:
+        """``loss.backward()``; gradients of the averaged module become those of the mean over the ranks."""
+        if self._engines is None:
+            loss.backward()
+        else:
+            (loss / self._size).backward()
+            self._engines.finish()
 
     def record_arrival(self) -> None:
         """Record that this rank has computed the gradients of its step and now waits for the others."""
@@ -113,6 +148,17 @@ class Exchange:
             dist.all_reduce(tensor)
         return tensor
 
+    def totals(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The sums of all ranks' ``tensors``, until the next call; ``tensors`` may be overwritten."""
+        if self._collective != COPY_ENGINE:
+            return [self.total(tensor) for tensor in tensors]
+        if self._sums is None:
+            self._sums = CopySums([tensor.numel() for tensor in tensors], tensors[0])
+        for vector, tensor in zip(self._sums.vectors, tensors, strict=True):
+            self._sums.begin(vector, tensor.view(-1))
+        self._sums.finish()
+        return [one.sum.view_as(tensor) for one, tensor in zip(self._sums.vectors, tensors, strict=True)]
+
     def time_sums(self, count: int, iterations: int) -> tuple[list[int], bool] | None:
         """See :class:`suite.contract.Exchange`."""
         ranks, room = self._size, torch.ones(1, device=self._device)
@@ -121,19 +167,26 @@ class Exchange:
             own, expected = pattern + self._rank, pattern.mul_(ranks).add_(ranks * (ranks - 1) // 2)
             summed = torch.empty_like(own)
             torch.equal(summed, expected)  # it needs memory too
+            if self._collective == COPY_ENGINE:
+                torch.empty(2 * padded(count, ranks), device=self._device)  # as much as the sums will take
         except torch.OutOfMemoryError:
             room.zero_()
         if int(self.total(room)) < ranks:
             return None
+        sums = CopySums([count], own) if self._collective == COPY_ENGINE else None
         times, exact = [], True
         for _ in range(1 + iterations):
             summed.copy_(own)
             self._wait()
             start = monotonic_ns()
-            dist.all_reduce(summed)
+            if sums is None:
+                dist.all_reduce(summed)
+            else:
+                sums.begin(sums.vectors[0], own)
+                sums.finish()
             self._wait()
             times.append(monotonic_ns() - start)
-            exact = torch.equal(summed, expected) and exact
+            exact = torch.equal(summed if sums is None else sums.vectors[0].sum, expected) and exact
         return times[1:], exact
 
     def _wait(self) -> None:
@@ -147,6 +200,18 @@ class Exchange:
         """
         if self.active and not self._cuda:
             _set_pg_timeout(_STEPS)
+
+
+def _require_access(job: Job, device: torch.device) -> None:
+    """UnsupportedJob unless the ranks are on one machine and their GPUs can write each other's memory."""
+    if job.network is not None:
+        raise UnsupportedJob(f"collective: {COPY_ENGINE} reaches the GPUs of one machine; use nccl")
+    others = (rank for rank in range(job.world_size) if rank != device.index)
+    if lacking := [rank for rank in others if not torch.cuda.can_device_access_peer(device, rank)]:
+        raise UnsupportedJob(
+            f"collective: expected GPUs that can write each other's memory, found none between {device} and "
+            f"cuda:{lacking[0]}; use nccl"
+        )
 
 
 def lost_rank(error: RuntimeError) -> bool:

@@ -141,7 +141,9 @@ class Framework(BaseFramework):
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """``function`` compiled for a GPU; unchanged on a CPU, where a C++ compiler may be missing."""
-        return torch.compile(function, dynamic=False) if self.cuda and self.fast else function
+        if not (self.cuda and self.fast):
+            return function
+        return torch.compile(function, dynamic=False, backend=self.exchange.compiler())
 
     def make_fast(self, function: Step, state: Sequence[Tensor] = ()) -> Fast:
         """Turn ``function(batch)`` into ``fast(batch, slot)``, on a GPU replaying a captured graph.

@@ -36,6 +36,24 @@ class LossModule(nn.Module):
         return self._loss(batch)
 
 
+class CastWhenUsed(dict[str, Tensor]):
+    """The masters in the compute type, each cast when it is first used.
+
+    ``backward()`` runs the newest operations first. The gradient of a weight that is cast just before its
+    use is therefore complete as soon as it is computed, and its exchange runs beside the rest of
+    ``backward()``; if all weights are cast before the first layer, all gradients are complete at the end.
+    """
+
+    def __init__(self, masters: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+        super().__init__()
+        self._masters, self._dtype = masters, dtype
+
+    def __missing__(self, name: str) -> Tensor:
+        """Cast a weight; KeyError for a name that is none."""
+        self[name] = found = self._masters[name].to(self._dtype)
+        return found
+
+
 class BasePair(base.BasePair):
     """See :class:`suite.contract.Pair`. Masters have the type of the parameters (float32, in tests float64).
 
@@ -143,7 +161,7 @@ class BasePair(base.BasePair):
         ``backward()`` finds no gradients of an earlier step, so it stores its tensors instead of adding to
         others, and a captured graph owns them.
         """
-        self.framework.scaling.scaled(loss).backward()
+        self.framework.exchange.backward(self.framework.scaling.scaled(loss))
         gradients = []
         for name, master in self.trained.items():
             if master.grad is None:

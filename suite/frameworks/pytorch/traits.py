@@ -18,7 +18,7 @@ TRAITS = Traits(
     # the page only if its other sources lack the wheel.
     links={"cpu": "https://download.pytorch.org/whl/cpu/torch/"},
     strategies=("allreduce",),
-    collectives={"cpu": ("gloo",), "cuda": ("nccl",)},
+    collectives={"cpu": ("gloo",), "cuda": ("nccl", "copy_engine")},
     no_strategy={"parameter_server": "PyTorch has none"},
     reference=True,
 )

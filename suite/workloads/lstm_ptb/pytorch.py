@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from suite.frameworks.base import Arrays
 from suite.frameworks.pytorch.framework import Batch
-from suite.frameworks.pytorch.pair import BasePair
+from suite.frameworks.pytorch.pair import BasePair, CastWhenUsed
 from suite.frameworks.pytorch.recurrent import NO_DROPOUT, Dropout, lstm
 from suite.workloads.lstm_ptb.data import windows
 
@@ -86,7 +86,8 @@ class Pair(BasePair):
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross entropy, summed over steps and averaged over rows, and the new state."""
-        losses, moved = self._score(self.cast(), batch, self._carried, self.dropout)
+        weights = CastWhenUsed(self.masters, self.framework.compute_dtype)
+        losses, moved = self._score(weights, batch, self._carried, self.dropout)
         return losses.sum() / losses.shape[1], moved
 
     def infer(self, batch: Batch) -> Tensor:

@@ -112,8 +112,8 @@ class Pair(BasePair):
         loss, pairs = losses.sum(), batch["contexts"].sum()
         if exchange.active:
             exchange.record_arrival()
-            for table, changed in zip(tables, changes, strict=True):
-                table += exchange.total(changed)
+            for table, changed in zip(tables, exchange.totals(changes), strict=True):
+                table += changed
         self.framework.observed.note(weights=self.masters["input"], gradients=by_word)
         return loss / exchange.total(pairs) / self.job.replicas
 

@@ -25,6 +25,7 @@ from tests.equivalence.mutants.world_common import (
     seed_by_rank,
     stale,
 )
+from tests.equivalence.worlds.shared_memory import copy_engine
 
 if TYPE_CHECKING:
     from tests.equivalence.world import Change
@@ -114,4 +115,5 @@ MUTANTS: dict[str, Change] = {
     "update-before-exchange": updated_before,
     "seed-by-rank": seed_by_rank,
     "stale-gradient": stale(BasePair, lambda gradient: gradient.clone()),
+    "copy-engine": copy_engine,  # no mistake, but another exchange, which must stay within the bound
 }
