@@ -1,4 +1,4 @@
-"""The ranks of one repeat: a barrier, and decisions of rank 0.
+"""The ranks of one repeat: a barrier, and joint decisions.
 
 Rank 0 has one socket to each other rank, every other rank one to rank 0. No rank uses them between the start
 and the end of a span of steps. The parent process (:mod:`suite.worker.parent`) creates those within node 0;
@@ -60,9 +60,14 @@ class Group:
         return message
 
     def decide(self, proceed: bool) -> bool:
-        """Whether all ranks continue: ``proceed`` of rank 0, after every rank has called this."""
-        self.gather()
-        return self.release(b"1" if proceed else b"0") == b"1"
+        """Whether all ranks continue: if one wishes to ``proceed``, after every rank has called this."""
+        wish = b"1" if proceed else b"0"
+        if self.rank:
+            self._send(wish)
+            return self._receive()[0] == b"1"
+        wish = max(wish, *self._receive())
+        self._send(wish)
+        return wish == b"1"
 
     def _send(self, message: bytes) -> None:
         try:

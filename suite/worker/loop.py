@@ -177,22 +177,23 @@ def soak(
     steps: int,
     chunk: int = 10,
     decide: Callable[[bool], bool] = bool,
-) -> int:
-    """Run steps untimed for ``length_ns``; returns their number. Drains the device every ``chunk`` steps.
+) -> tuple[int, tuple[int, int]]:
+    """Run steps untimed for at least ``length_ns``; returns their number, the start and the end.
 
-    ``decide`` turns the wish of a rank to continue into the decision of all ranks: all take equal numbers of
-    steps.
+    Drains the device every ``chunk`` steps. ``decide`` turns the wishes of the ranks to continue into one
+    decision: all take equal numbers of steps. They start together, so that no rank's time passes while it
+    waits for another one, and continue until each has had ``length_ns``.
     """
-    if length_ns <= 0:
-        return 0
-    done, until = 0, monotonic_ns() + length_ns
-    while decide(monotonic_ns() < until):
+    if length_ns > 0:
+        decide(True)
+    start, done = monotonic_ns(), 0
+    while length_ns > 0 and decide(monotonic_ns() < start + length_ns):
         for _ in range(chunk):
             pair.step(done % steps)
             done += 1
         framework.synchronize()
         pair.collect()
-    return done
+    return done, (start, monotonic_ns())
 
 
 def timed(action: Callable[[], Any]) -> tuple[Any, int]:

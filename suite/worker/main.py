@@ -56,6 +56,10 @@ class Bench:
         run = loop.run_single_stream if single else loop.run_span
         return run(self.pair, self.framework, first, count, meeting)
 
+    def soak(self, length_ns: int) -> tuple[int, tuple[int, int]]:
+        """Run soak or telemetry tail; returns the number of its steps, its start and its end."""
+        return loop.soak(self.pair, self.framework, length_ns, STEPS, decide=self.group.decide)
+
     def columns(self, results: list[Any]) -> dict[str, Any]:
         """The fields of each step beside its timestamps, from the ``results`` of all steps."""
         train = self.job.key.phase == "train"
@@ -187,18 +191,11 @@ def _compile(bench: Bench) -> dict[str, Any]:
 
     _, compile_ns = loop.timed(compile_steps)
     bench.channel.phase("soak")
-    soak_steps, soak = _untimed_steps(bench, bench.job.soak_ns)
+    soak_steps, soak = bench.soak(bench.job.soak_ns)
     soak_ns = soak[1] - soak[0] if soak_steps else 0
     bench.pair.reset()
     bench.data.forget()
     return {"compile_ns": compile_ns, "soak_ns": soak_ns, "soak_steps": soak_steps, "spans": {"soak": soak}}
-
-
-def _untimed_steps(bench: Bench, length_ns: int) -> tuple[int, tuple[int, int]]:
-    """Run soak or telemetry tail; returns the number of its steps, its start and its end."""
-    start = monotonic_ns()
-    steps = loop.soak(bench.pair, bench.framework, length_ns, STEPS, decide=bench.group.decide)
-    return steps, (start, monotonic_ns())
 
 
 def _probe(bench: Bench, imported_bytes: int) -> None:
@@ -251,7 +248,7 @@ def measure(bench: Bench, report: dict[str, Any]) -> None:
     with ThreadPoolExecutor() as pool:  # models of a gigabyte take seconds
         final, step_10 = (pool.submit(digest_arrays, one) for one in (pair.parameters(), at_ten))
         channel.phase("tail")
-        report["tail_steps"], report["spans"]["tail"] = _untimed_steps(bench, bench.job.tail_ns)
+        report["tail_steps"], report["spans"]["tail"] = bench.soak(bench.job.tail_ns)
         channel.phase("report")
         channel.send("steps", **_steps(bench, warmup, window))
     report |= {"final": final.result(), "step_10": step_10.result()}

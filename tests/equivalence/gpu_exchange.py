@@ -1,9 +1,9 @@
 """Two ranks on two GPUs compute what one process on the CPU computes over both shards, with each collective.
 
-``python -m tests.equivalence.gpu_exchange [CASE…]``: ten steps of each case in float64 with PyTorch, compiled and
-captured as in a run, exchanged by NCCL and by copy engines. Prints one JSON line for each: the largest
-differences, relative to the largest magnitude of the tensor, and whether the ranks' weights are equal bit for
-bit. Exits with 1 if they are not, or a difference is above 1e-8.
+``python -m tests.equivalence.gpu_exchange [CASE…]``: ten steps of each case in float64 with PyTorch, compiled
+and captured as in a run, exchanged by NCCL and by copy engines. Prints one JSON line for each: the largest
+differences, relative to the largest magnitude of the tensor, and whether the ranks' weights are equal bit
+for bit. Exits with 1 if they are not, or a difference is above 1e-8.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def test_sweep_ends_where_a_device_lacks_the_memory() -> None:
     assert (swept["sizes"][-1]["bytes"], swept["ended"]) == (1 << 20, "memory")
 
 
-def test_rank_0_decides_when_the_time_is_over() -> None:
+def test_ranks_decide_together_when_the_time_is_over() -> None:
     decisions = iter([True, True, False])
     swept = exchange_sweep.sweep(Counting(), "cpu", lambda _: next(decisions))
     assert (len(swept["sizes"]), swept["ended"]) == (2, "time")

@@ -95,13 +95,14 @@ def test_single_stream_collects_each_output_before_the_next_step() -> None:
 @pytest.mark.parametrize("length", [0, -1])
 def test_soak_of_no_length_runs_no_step(length: int) -> None:
     recorder = Recorder()
-    assert loop.soak(recorder, recorder, length, 110) == 0
+    assert loop.soak(recorder, recorder, length, 110)[0] == 0
     assert recorder.calls == []
 
 
 def test_soak_drains_every_chunk_and_drops_results() -> None:
     recorder = Recorder()
-    done = loop.soak(recorder, recorder, 1_000_000, 7, chunk=4)
+    done, (start, end) = loop.soak(recorder, recorder, 1_000_000, 7, chunk=4)
+    assert end - start >= 1_000_000
     assert done % 4 == 0
     assert recorder.calls.count("synchronize") == recorder.calls.count("collect") == done // 4
     assert {call for call in recorder.calls if call.startswith("step")} <= {f"step {i}" for i in range(7)}

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -21,6 +22,7 @@ from suite.containers.engines.native import PROJECT, WorkerCommand
 from suite.contract import BENCHMARK, Job, LostRank
 from suite.harness.process import LocalProcess
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.worker import loop
 from suite.worker.group import Group, SpanBarrier
 from suite.worker.parent import RunningHelpers, shares
 from tests.fixtures.forged_ranks import TWO, TWO_GPUS
@@ -226,9 +228,9 @@ def test_clock_of_rank_0_contains_every_span() -> None:
     assert max(opened for opened, _ in spans.values()) - low < 20_000_000, "the ranks did not begin together"
 
 
-def test_decision_of_rank_0_applies_to_all_ranks() -> None:
+def test_all_ranks_proceed_if_one_wishes_to() -> None:
     groups = group_of(3)
-    wishes = {0: [True, True, False], 1: [False] * 3, 2: [True] * 3}
+    wishes = {0: [True, False, False, False], 1: [False, False, True, False], 2: [True, True, False, False]}
     found: dict[int, list[bool]] = {}
 
     def run(rank: int) -> None:
@@ -239,7 +241,28 @@ def test_decision_of_rank_0_applies_to_all_ranks() -> None:
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert found == dict.fromkeys(range(3), wishes[0])
+    assert found == {rank: [True, True, True, False] for rank in range(3)}
+
+
+def test_soak_of_each_rank_is_long_enough_however_late_it_begins() -> None:
+    groups = group_of(3)
+    length, late = 100_000_000, 0.3
+    found: dict[int, tuple[int, tuple[int, int]]] = {}
+    begun = time.monotonic_ns()
+
+    def run(rank: int) -> None:
+        time.sleep(late * rank / 2)
+        device = mock.Mock(step=lambda _: time.sleep(0.001))
+        found[rank] = loop.soak(device, device, length, 110, decide=groups[rank].decide)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len({steps for steps, _ in found.values()}) == 1
+    assert all(end - start >= length for _, (start, end) in found.values())
+    assert min(start for _, (start, _) in found.values()) - begun >= late * 1e9, "the wait counted as soak"
 
 
 def test_lost_rank_raises_an_error() -> None:
