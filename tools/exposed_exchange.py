@@ -7,8 +7,9 @@ One process per device builds the suite's pair, as a worker does, and replays it
 with PyTorch for CUDA and the suite's requirements of workers.
 
 A kernel of NCCL runs from its launch to its end, waiting for other ranks included. ``exposed`` is the time in
-which kernels of NCCL run and nothing else runs on that device; the smallest of the ranks is the exchange
-itself, what the others have more is waiting. The profiler slows the steps: take the share, not the time.
+which kernels of NCCL, or copies and signals of ``--collective copy_engine``, run and nothing else runs on
+that device; the smallest of the ranks is the exchange itself, what the others have more is waiting. Additions
+of copied gradients count as computation. The profiler slows the steps: take the share, not the time.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from suite.contract import WARMUP_STEPS, Job, Key
 Interval = tuple[float, float]  # start and end
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of Kineto's events
-NCCL = "nccl"  # in the names of NCCL's kernels
+EXCHANGE = "nccl", "symmetric_memory", "PtoP"  # in the names of NCCL's kernels, of signals, and of copies
 STEPS = 10
 
 
@@ -68,17 +69,17 @@ def exposed(trace: Mapping[str, Any], steps: int) -> dict[str, Any]:
     """Microseconds of a step, of its exchange and of its exposed part, and that part's share of the step.
 
     ``trace`` is Kineto's of one rank, whose device runs nothing but ``steps`` steps. The step is the time
-    from the first kernel to the end of the last one, divided. All are None, with a ``reason``, without NCCL.
+    from the first kernel to the end of the last one, divided. Without exchange all are None, with a ``reason``.
     """
     exchange: list[Interval] = []
     others: list[Interval] = []
     for event in trace["traceEvents"]:
         if event.get("ph") == "X" and event.get("cat") in ON_DEVICE:
-            kind = exchange if NCCL in event["name"] else others
+            kind = exchange if any(name in event["name"] for name in EXCHANGE) else others
             kind.append((event["ts"], event["ts"] + event["dur"]))
     names = ("step_us", "exchange_us", "exposed_us", "exposed_share")
     if not exchange:
-        reason = f"expected kernels of NCCL, found none among {len(others)} events of the device"
+        reason = f"expected an exchange, found none among {len(others)} events of the device"
         return {**dict.fromkeys(names), "reason": reason}
     of_exchange, of_others = union(exchange), union(others)
     whole = union([*exchange, *others])
@@ -103,7 +104,7 @@ def job_of(options: argparse.Namespace, folder: str) -> Job:
     return Job(
         *(key, "throughput", 1, 0, hyper, options.device, 4 if cuda else 1, True, 0, 0, "", folder),
         world_size=options.devices,
-        collective="nccl" if cuda else "gloo",
+        collective=options.collective if cuda else "gloo",
     )
 
 
@@ -151,6 +152,7 @@ def main() -> None:
     parser.add_argument("--scale", choices=("reference", "mini"), default="reference")
     parser.add_argument("--variant")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--collective", choices=("nccl", "copy_engine"), default="nccl")
     parser.add_argument("--out", required=True, type=Path, help="folder of the traces")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

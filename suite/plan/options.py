@@ -174,7 +174,8 @@ RUN_OPTIONS = (
         usual="the framework's; `independent` on one device and in inference",
     ),
     Option(
-        "collective", "what moves the gradients; `cpu` and `device`: where MXNet adds them up",
+        "collective", "what moves the gradients; `cpu` and `device`: where MXNet adds them up; "
+        "`copy_engine`: PyTorch on GPUs of one machine",
         lambda: sorted({name for found in framework_names()
                         for names in traits_of(found).collectives.values() for name in names}),
         default=AUTO, usual="the framework's first for the device",

@@ -21,8 +21,8 @@ BUDGET_NS = 2_000_000_000
 def sweep(exchange: Exchange, device: str, decide: Callable[[bool], bool]) -> dict[str, Any]:
     """The operation and, for each size in bytes, the time of each iteration in ns and whether it was exact.
 
-    ``decide`` turns the wishes of the ranks to continue into one decision. ``ended`` states why no larger size
-    follows: the largest was reached, or the next one would exceed the time or the memory.
+    ``decide`` turns the wishes of the ranks to continue into one decision. ``ended`` states why no larger
+    size follows: the largest was reached, or the next one would exceed the time or the memory.
     """
     rows: list[dict[str, Any]] = []
     began, next_ns, size, ended = monotonic_ns(), 0, SMALLEST, "largest"

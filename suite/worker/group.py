@@ -65,7 +65,7 @@ class Group:
         if self.rank:
             self._send(wish)
             return self._receive()[0] == b"1"
-        wish = max(wish, *self._receive())
+        wish = max([wish, *self._receive()])
         self._send(wish)
         return wish == b"1"
 

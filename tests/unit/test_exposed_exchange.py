@@ -37,9 +37,9 @@ def test_exposed_exchange_of_a_trace() -> None:
     assert found == {"step_us": 100, "exchange_us": 25, "exposed_us": 12.5, "exposed_share": 0.125}
 
 
-def test_trace_without_nccl_has_no_figure() -> None:
+def test_trace_without_exchange_has_no_figure() -> None:
     found = exposed({"traceEvents": OTHERS}, 2)
-    assert found.pop("reason") == "expected kernels of NCCL, found none among 0 events of the device"
+    assert found.pop("reason") == "expected an exchange, found none among 0 events of the device"
     assert set(found.values()) == {None}
 
 
