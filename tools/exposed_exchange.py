@@ -69,7 +69,7 @@ def exposed(trace: Mapping[str, Any], steps: int) -> dict[str, Any]:
     """Microseconds of a step, of its exchange and of its exposed part, and that part's share of the step.
 
     ``trace`` is Kineto's of one rank, whose device runs nothing but ``steps`` steps. The step is the time
-    from the first kernel to the end of the last one, divided. Without exchange all are None, with a ``reason``.
+    from the first kernel to the end of the last one, divided. Without exchange: all None, with a ``reason``.
     """
     exchange: list[Interval] = []
     others: list[Interval] = []

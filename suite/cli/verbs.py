@@ -371,6 +371,7 @@ TARGETS: dict[str, Verb] = {verb.name.replace(" ", "-"): verb for verb in VERBS.
 OTHER_TARGETS = {
     "test": "the self-tests over all frameworks; ARGS='-k ncf' passes arguments to pytest",
     "test-containers": "real containers, on stand-in images; ARGS as of test",
+    "test-all": "test and test-containers at once, as CI",
     "lint": "ruff, mypy and import-linter",
     "format": "what ruff can fix by itself",
     "lock": "new locks after a change of pyproject.toml or of a requirements file; needs uv",

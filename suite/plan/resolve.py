@@ -248,7 +248,10 @@ def _collective(settings: Settings, key: Key, device: str) -> str:
         if asked != AUTO:
             raise BadConfiguration(f"collective: the ranks exchange nothing, found {asked}; leave it out")
         return ""
-    able = traits_of(key.framework).collectives[device]
+    traits = traits_of(key.framework)
+    able = traits.collectives[device]
+    if settings.nodes > 1 and asked in traits.one_machine:
+        raise Unsupported(f"collective: {asked} reaches the devices of one machine; use {able[0]}")
     if asked not in (AUTO, *able):
         names = " or ".join(able)
         raise Unsupported(f"collective: {key.framework} exchanges with {names} on {device}, found {asked}")

@@ -119,6 +119,9 @@ class CopySums:
         symmetric.set_signal_pad_size(pad)
         length = 2 * sum(padded(size, ranks) for size in sizes)
         tensor = symmetric.empty(length, dtype=like.dtype, device=like.device)
+        self.held_bytes = (
+            tensor.nbytes
+        )  # outside PyTorch's caching allocator, which therefore does not count it
         self._memory: Any = symmetric.rendezvous(tensor, dist.group.WORLD)
         self.vectors: list[Vector] = []
         offset = self._last_signal = 0
@@ -162,7 +165,7 @@ class CopyEngines:
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self._parameters = list(parameters)
-        self._sums: CopySums | None = None
+        self.sums: CopySums | None = None
         self._order: list[int] = []
         self._handles = [
             parameter.register_post_accumulate_grad_hook(lambda _, at=at: self._order.append(at))
@@ -171,10 +174,10 @@ class CopyEngines:
 
     def finish(self) -> None:
         """Let the current stream wait until the gradients are the sums. ``backward()`` must have returned."""
-        if self._sums is None:
+        if self.sums is None:
             self._plan()
         else:
-            self._sums.finish()
+            self.sums.finish()
 
     @torch.no_grad()
     def _plan(self) -> None:
@@ -188,11 +191,11 @@ class CopyEngines:
             dist.all_reduce(parameter.grad)
         groups = grouped(parameters)
         sizes = [sum(one.numel() for one in group) for group in groups]
-        self._sums = CopySums(sizes, parameters[0])
-        for members, vector in zip(groups, self._sums.vectors, strict=True):
+        self.sums = CopySums(sizes, parameters[0])
+        for members, vector in zip(groups, self.sums.vectors, strict=True):
             group = Group(members, vector)
             for parameter in members:
-                parameter.register_post_accumulate_grad_hook(self._hook(self._sums, group))
+                parameter.register_post_accumulate_grad_hook(self._hook(self.sums, group))
 
     @staticmethod
     def _hook(sums: CopySums, group: Group) -> Callable[[Tensor], None]:

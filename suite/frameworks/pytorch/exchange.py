@@ -148,6 +148,11 @@ class Exchange:
             dist.all_reduce(tensor)
         return tensor
 
+    def held_bytes(self) -> int:
+        """Memory of the device that the sums of copy engines hold."""
+        sums = self._sums, None if self._engines is None else self._engines.sums
+        return sum(one.held_bytes for one in sums if one is not None)
+
     def totals(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The sums of all ranks' ``tensors``, until the next call; ``tensors`` may be overwritten."""
         if self._collective != COPY_ENGINE:
@@ -203,9 +208,7 @@ class Exchange:
 
 
 def _require_access(job: Job, device: torch.device) -> None:
-    """UnsupportedJob unless the ranks are on one machine and their GPUs can write each other's memory."""
-    if job.network is not None:
-        raise UnsupportedJob(f"collective: {COPY_ENGINE} reaches the GPUs of one machine; use nccl")
+    """UnsupportedJob unless the GPUs of the ranks, all of one machine, can write each other's memory."""
     others = (rank for rank in range(job.world_size) if rank != device.index)
     if lacking := [rank for rank in others if not torch.cuda.can_device_access_peer(device, rank)]:
         raise UnsupportedJob(

@@ -113,7 +113,10 @@ class Framework(BaseFramework):
 
     def memory(self) -> dict[str, int | None]:
         """The peak of bytes that tensors held on the device."""
-        return {"peak_device_bytes": torch.cuda.max_memory_allocated(self.device) if self.cuda else None}
+        if not self.cuda:
+            return {"peak_device_bytes": None}
+        peak = torch.cuda.max_memory_allocated(self.device) + self.exchange.held_bytes()
+        return {"peak_device_bytes": peak}
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
