@@ -415,3 +415,12 @@ def test_strategy_and_collective(options: tuple[str, ...], strategy: str, collec
 def test_what_ranks_cannot_do_is_refused_with_the_reason(options: tuple[str, ...], message: str) -> None:
     with pytest.raises((BadConfiguration, Unsupported), match=message):
         planned(settings(*options), LAPTOP)
+
+
+def test_copy_engines_reach_the_gpus_of_one_machine() -> None:
+    asked = "devices=2", "collective=copy_engine"
+    assert planned(settings(*asked), SERVER).collective == "copy_engine"
+    with pytest.raises(Unsupported, match="reaches the devices of one machine; use nccl"):
+        planned(settings(*asked, "nodes=2"), SERVER)
+    with pytest.raises(Unsupported, match="pytorch exchanges with gloo on cpu, found copy_engine"):
+        planned(settings(*asked), LAPTOP)
