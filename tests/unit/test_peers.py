@@ -206,7 +206,7 @@ def test_plain_script_has_specified_number_of_parameters(framework: str) -> None
     shared = f"--framework {framework} --scale mini --steps 3 --threads 1"
     lines = [f"peers.arm theirs --workload {workload} {shared}" for workload in names]
     quick = os.environ | {"XLA_FLAGS": UNOPTIMISED}  # JAX compiles for longer than three steps take
-    command = [environment(framework), "-c", COMMANDS, *lines]
+    command = [str(environment(framework)), "-c", COMMANDS, *lines]
     done = subprocess.run(command, cwd=ROOT, env=quick, capture_output=True, text=True, check=True)
     reports = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"side"')]
     for workload, line, found in zip(names, lines, reports, strict=True):
