@@ -118,7 +118,7 @@ def make(job: Job) -> Plain:
     dtype = start(job)
     dims, on_gpu = spec.dimensions(job.key.scale, job.key.variant), job.device.startswith("cuda")
     weights = uniform(shapes(dims), 0.1)
-    weights |= {"g": jnp.full((1,), dims.hidden**-0.5), "b": jnp.zeros(dims.hidden)}
+    weights |= {"g": jnp.full((1,), dims.hidden**-0.5, jnp.float32), "b": jnp.zeros(dims.hidden)}
     rate, clip, smoothing = (job.number(name) for name in ("dropout", "clip", "smoothing"))
 
     def loss_of(weights: Weights, batch: Batch, key: Any) -> Any:

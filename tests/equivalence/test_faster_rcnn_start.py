@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,13 +31,25 @@ MODULE = "tests.equivalence.faster_rcnn_start"
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("published")
     done = run("pytorch", MODULE, "publish", str(folder))
     assert done.returncode == 0, done.stderr[-4000:]
-    arrays = backbone.converted(torch_checkpoint.read(folder / "new.pth"), DIMS, "new.pth")
-    np.savez(folder / backbone.FILE, **arrays)  # type: ignore[arg-type]
     return folder
+
+
+@pytest.fixture(scope="module")
+def tensors(checkpoints: Path) -> Mapping[str, Any]:
+    """What is read from new.pth, once: each reading starts PyTorch."""
+    return MappingProxyType(torch_checkpoint.read(checkpoints / "new.pth"))
+
+
+@pytest.fixture(scope="module")
+def published(checkpoints: Path, tensors: Mapping[str, Any]) -> Path:
+    """The folder of the checkpoints, with the converted arrays."""
+    arrays = backbone.converted(dict(tensors), DIMS, "new.pth")
+    np.savez(checkpoints / backbone.FILE, **arrays)  # type: ignore[arg-type]
+    return checkpoints
 
 
 @pytest.fixture
@@ -43,8 +57,8 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backbone, "TRAINED", ("mini",))
 
 
-def test_both_file_formats_of_checkpoint_are_read(published: Path) -> None:
-    new, old = (torch_checkpoint.read(published / name) for name in ("new.pth", "old.pth"))
+def test_both_file_formats_of_checkpoint_are_read(published: Path, tensors: Mapping[str, Any]) -> None:
+    new, old = tensors, torch_checkpoint.read(published / "old.pth")
     assert set(new) == set(old)
     assert new["layer4.0.downsample.1.num_batches_tracked"].dtype == np.int64
     assert all((new[name] == old[name]).all() for name in new)
@@ -87,12 +101,12 @@ def test_missing_pytorch_environment_error_names_fix(tmp_path: Path, monkeypatch
         torch_checkpoint.read(tmp_path / "a.pth")
 
 
-def test_missing_tensor_is_named(published: Path) -> None:
-    found = torch_checkpoint.read(published / "new.pth")
+def test_missing_tensor_is_named(tensors: Mapping[str, Any]) -> None:
+    found = dict(tensors)
     del found["layer3.1.bn2.running_var"]
     with pytest.raises(BadData, match=r"x: expected a tensor 'layer3\.1\.bn2\.running_var', found none"):
         backbone.converted(found, DIMS, "x")
-    found = torch_checkpoint.read(published / "new.pth")
+    found = dict(tensors)
     found["conv1.weight"] = found["conv1.weight"][:, :2]
     with pytest.raises(
         BadData, match=r"stem\.conv\.weight: expected finite float32 \[16, 3, 7, 7\], found .*16, 2"
