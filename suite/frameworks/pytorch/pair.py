@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -36,7 +36,7 @@ class LossModule(nn.Module):
         return self._loss(batch)
 
 
-class CastWhenUsed(dict[str, Tensor]):
+class CastWhenUsed(Mapping[str, Tensor]):
     """The masters in the compute type, each cast when it is first used.
 
     ``backward()`` runs the newest operations first. The gradient of a weight that is cast just before its
@@ -45,13 +45,22 @@ class CastWhenUsed(dict[str, Tensor]):
     """
 
     def __init__(self, masters: Mapping[str, Tensor], dtype: torch.dtype) -> None:
-        super().__init__()
         self._masters, self._dtype = masters, dtype
+        self._cast: dict[str, Tensor] = {}
 
-    def __missing__(self, name: str) -> Tensor:
-        """Cast a weight; KeyError for a name that is none."""
-        self[name] = found = self._masters[name].to(self._dtype)
-        return found
+    def __getitem__(self, name: str) -> Tensor:
+        """The weight; KeyError for a name that is none."""
+        if name not in self._cast:
+            self._cast[name] = self._masters[name].to(self._dtype)
+        return self._cast[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all masters."""
+        return iter(self._masters)
+
+    def __len__(self) -> int:
+        """The number of masters."""
+        return len(self._masters)
 
 
 class BasePair(base.BasePair):
@@ -119,16 +128,15 @@ class BasePair(base.BasePair):
 
     def inference_weights(self) -> dict[str, Tensor]:
         """The weights of inference, in the compute type."""
-        return self.cast()
+        return dict(self.cast())
 
     def make_optimiser(self) -> Optimiser:
         """The optimiser that the hyperparameters describe, over the trained masters."""
         return self.choose_optimiser(Adam, Momentum, Descent)
 
-    def cast(self) -> dict[str, Tensor]:
+    def cast(self) -> Mapping[str, Tensor]:
         """The masters in the compute type."""
-        dtype = self.framework.compute_dtype
-        return {name: master.to(dtype) for name, master in self.masters.items()}
+        return CastWhenUsed(self.masters, self.framework.compute_dtype)
 
     # ---- a step ----------------------------------------------------------------------------------------
     def update(self, batch: Batch) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from suite.frameworks.base import Arrays
 from suite.frameworks.pytorch.framework import Batch
-from suite.frameworks.pytorch.pair import BasePair, CastWhenUsed
+from suite.frameworks.pytorch.pair import BasePair
 from suite.frameworks.pytorch.recurrent import NO_DROPOUT, Dropout
 from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import pytorch_kernels as kernels
@@ -45,7 +45,7 @@ class Pair(BasePair):
         """See :func:`first_of_each_shape`."""
         return first_of_each_shape(self.data)
 
-    def _hidden(self, weights: dict[str, Tensor], batch: Batch, dropout: Dropout) -> Tensor:
+    def _hidden(self, weights: model.Weights, batch: Batch, dropout: Dropout) -> Tensor:
         """Decoder outputs [T, B, H] by teacher forcing."""
         lengths, layers = batch["source_lengths"].long(), self.dims.layers
         outputs = model.encode(weights, layers, batch["source"].long(), lengths, dropout)
@@ -54,7 +54,7 @@ class Pair(BasePair):
 
     def loss(self, batch: Batch) -> Tensor:
         """Smoothed cross entropy over real positions, divided by the number of sentences."""
-        weights = CastWhenUsed(self.masters, self.framework.compute_dtype)
+        weights = self.cast()
         hidden = self._hidden(weights, batch, self.dropout)
         logits = model.classify(weights, hidden).flatten(0, 1)
         targets = batch["target_out"].long().t().flatten()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from torch.nn import functional
 
 from suite.frameworks.base import Arrays
 from suite.frameworks.pytorch.framework import Batch
-from suite.frameworks.pytorch.pair import BasePair, CastWhenUsed
+from suite.frameworks.pytorch.pair import BasePair
 from suite.frameworks.pytorch.recurrent import NO_DROPOUT, Dropout, lstm
 from suite.workloads.lstm_ptb.data import windows
 
-Weights = dict[str, Tensor]
+Weights = Mapping[str, Tensor]
 
 
 def run_layers(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout) -> tuple[Tensor, Tensor]:
@@ -86,8 +87,7 @@ class Pair(BasePair):
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross entropy, summed over steps and averaged over rows, and the new state."""
-        weights = CastWhenUsed(self.masters, self.framework.compute_dtype)
-        losses, moved = self._score(weights, batch, self._carried, self.dropout)
+        losses, moved = self._score(self.cast(), batch, self._carried, self.dropout)
         return losses.sum() / losses.shape[1], moved
 
     def infer(self, batch: Batch) -> Tensor:

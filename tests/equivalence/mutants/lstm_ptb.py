@@ -22,7 +22,7 @@ def weight_mutant(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
     """The model computed with changed weights."""
 
     def mutated(self: Any) -> Any:
-        weights = _cast(self)
+        weights = dict(_cast(self))
         return weights | change(weights)
 
     return patch(pair.Pair, "cast", mutated)
