@@ -2,8 +2,8 @@
 
 NCCL's kernels take multiprocessors from the computation beside them. Here copy engines move the bytes: each
 vector is cut into a part for each rank; a rank receives its part from the others, adds the parts up, and
-copies the sum to all. As in a ring, a rank sends 2(n - 1)/n of a vector's bytes. Only additions and signals
-are kernels.
+copies the sum to all. As in a ring, a rank sends 2(n - 1)/n of a vector's bytes. Kernels remain for
+additions, for signals, and to put small gradients together.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Group:
 
     @torch.no_grad()
     def take(self) -> Tensor:
-        """The gradients of this rank as one vector; ``grad`` becomes the sum's tensor, in the same layout."""
+        """The gradients of this rank as one vector; ``grad`` becomes the sum, in equal strides."""
         flat = []
         for parameter, total in zip(self._parameters, self._sums, strict=True):
             gradient = parameter.grad
@@ -118,11 +118,10 @@ class CopySums:
         pad = max(symmetric.get_signal_pad_size(), most * ranks * torch.uint32.itemsize)
         symmetric.set_signal_pad_size(pad)
         length = 2 * sum(padded(size, ranks) for size in sizes)
-        tensor = symmetric.empty(length, dtype=like.dtype, device=like.device)
-        self.held_bytes = (
-            tensor.nbytes
-        )  # outside PyTorch's caching allocator, which therefore does not count it
-        self._memory: Any = symmetric.rendezvous(tensor, dist.group.WORLD)
+        self._tensor = symmetric.empty(length, dtype=like.dtype, device=like.device)
+        # Outside PyTorch's caching allocator, which therefore does not count it.
+        self.held_bytes = self._tensor.nbytes
+        self._memory: Any = symmetric.rendezvous(self._tensor, dist.group.WORLD)
         self.vectors: list[Vector] = []
         offset = self._last_signal = 0
         for size in sizes:
@@ -184,6 +183,9 @@ class CopyEngines:
         """Group the parameters by the order of rank 0, and add up these first gradients."""
         for handle in self._handles:
             handle.remove()
+        if sorted(self._order) != list(range(len(self._parameters))):
+            wanted, found = len(self._parameters), len(set(self._order))
+            raise RuntimeError(f"expected a gradient of each of {wanted} weights, found {found}")
         order = torch.tensor(self._order, device=self._parameters[0].device)
         dist.broadcast(order, 0)
         parameters = [self._parameters[at] for at in order.tolist()]
@@ -207,16 +209,18 @@ class CopyEngines:
 
 
 def grouped(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """Neighbours in groups of at least :data:`ALONE` bytes; a larger parameter is a group of its own."""
+    """A group for each parameter of at least :data:`ALONE` bytes; smaller ones together, up to as many."""
     groups: list[list[nn.Parameter]] = []
-    room = 0  # bytes until the last group is large enough
+    small: list[nn.Parameter] = []
     for parameter in parameters:
-        if room <= 0 or parameter.nbytes >= ALONE:
-            groups.append([])
-            room = ALONE
-        groups[-1].append(parameter)
-        room -= parameter.nbytes
-    return groups
+        if parameter.nbytes >= ALONE:
+            groups.append([parameter])
+            continue
+        if sum(one.nbytes for one in small) + parameter.nbytes > ALONE:
+            groups.append(small)
+            small = []
+        small.append(parameter)
+    return [*groups, small] if small else groups
 
 
 def padded(length: int, ranks: int) -> int:

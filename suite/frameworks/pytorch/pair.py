@@ -167,7 +167,7 @@ class BasePair(base.BasePair):
 
         All ranks have equally many rows: the average of their means is the mean over the global batch.
         ``backward()`` finds no gradients of an earlier step, so it stores its tensors instead of adding to
-        others, and a captured graph owns them.
+        others. They are valid until the next step: a captured graph or the exchange owns them.
         """
         self.framework.exchange.backward(self.framework.scaling.scaled(loss))
         gradients = []
