@@ -47,11 +47,11 @@ $(WITH_TESTS): .venv/dev.stamp
 
 # ---- for developers --------------------------------------------------------------------------------------
 # Three processes keep two cores busy: with two, the cores were idle for a sixth of the time.
-SEVERAL := -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+IN_PARALLEL := -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 test: .venv/dev.stamp
 	@$(call only,ARGS)
 	@$(PY) -m suite environments --accelerator cpu
-	@exec $(PY) $(SEVERAL) --ignore=tests/containers $(if $(call has,ARGS),$(value ARGS))
+	@exec $(PY) $(IN_PARALLEL) --ignore=tests/containers $(if $(call has,ARGS),$(value ARGS))
 
 # Real containers: without an engine these tests skip with the reason; with CI=true they fail. Tests that
 # compare times run last, with nothing beside them.
@@ -60,7 +60,7 @@ test-containers: .venv/dev.stamp
 ifneq (,$(call has,ARGS))
 	@exec $(PY) -m pytest tests/containers $(value ARGS)
 else
-	@$(PY) $(SEVERAL) -m "not quiet" tests/containers
+	@$(PY) $(IN_PARALLEL) -m "not quiet" tests/containers
 	@exec $(PY) -m pytest -m quiet tests/containers
 endif
 
@@ -68,7 +68,7 @@ endif
 test-all: .venv/dev.stamp
 	@$(call only)
 	@$(PY) -m suite environments --accelerator cpu
-	@$(PY) $(SEVERAL) -m "not quiet"
+	@$(PY) $(IN_PARALLEL) -m "not quiet"
 	@exec $(PY) -m pytest -m quiet tests/containers
 
 lint: .venv/dev.stamp

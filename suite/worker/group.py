@@ -52,12 +52,12 @@ class Group:
         else:
             self._receive()
 
-    def release(self, message: bytes = b".") -> bytes:
-        """Every other rank waits for rank 0; returns rank 0's ``message``, one byte, on all ranks."""
+    def release(self) -> None:
+        """Every other rank waits until rank 0 calls this."""
         if self.rank:
-            return self._receive()[0]
-        self._send(message)
-        return message
+            self._receive()
+        else:
+            self._send(b".")
 
     def decide(self, proceed: bool) -> bool:
         """Whether all ranks continue: if one wishes to ``proceed``, after every rank has called this."""

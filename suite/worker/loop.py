@@ -184,10 +184,11 @@ def soak(
     decision: all take equal numbers of steps. They start together, so that no rank's time passes while it
     waits for another one, and continue until each has had ``length_ns``.
     """
-    if length_ns > 0:
-        decide(True)
+    if length_ns <= 0:
+        return 0, (monotonic_ns(), monotonic_ns())
+    decide(True)
     start, done = monotonic_ns(), 0
-    while length_ns > 0 and decide(monotonic_ns() < start + length_ns):
+    while decide(monotonic_ns() < start + length_ns):
         for _ in range(chunk):
             pair.step(done % steps)
             done += 1

@@ -16,7 +16,7 @@ PairImage = Callable[[str, str], EngineImage]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the file that takes longest first, so that two test processes end at about the same time."""
+    """Start the file that takes longest first, so that the test processes end at about the same time."""
     items.sort(key=lambda item: item.path.name != "test_runs.py")
 
 

@@ -155,6 +155,13 @@ class CopySums:
             self._memory.wait_signal(peer, self._last_signal)
         self._own.clear()
 
+    def add_up(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The sums of all ranks' ``tensors``, contiguous and of the sizes of the vectors, in their shapes."""
+        for vector, tensor in zip(self.vectors, tensors, strict=True):
+            self.begin(vector, tensor.view(-1))
+        self.finish()
+        return [vector.sum.view_as(one) for vector, one in zip(self.vectors, tensors, strict=True)]
+
 
 class CopyEngines:
     """Adds up the gradients of ``parameters`` over the ranks of one machine, during ``backward()``.
@@ -209,7 +216,7 @@ class CopyEngines:
 
 
 def grouped(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """A group for each parameter of at least :data:`ALONE` bytes; smaller ones together, up to as many."""
+    """A group for each parameter of at least :data:`ALONE` bytes; others in groups of at most as many."""
     groups: list[list[nn.Parameter]] = []
     small: list[nn.Parameter] = []
     for parameter in parameters:

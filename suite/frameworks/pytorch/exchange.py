@@ -43,7 +43,7 @@ class Exchange:
 
     def __init__(self, job: Job, device: torch.device) -> None:
         self.active = job.exchanges
-        self._collective = job.collective
+        self._by_copies = job.exchanges and job.collective == COPY_ENGINE
         self._engines: CopyEngines | None = None
         self._sums: CopySums | None = None  # of :meth:`totals`
         self._cuda = device.type == "cuda"
@@ -51,7 +51,7 @@ class Exchange:
         self._device, self._rank, self._size = device, job.rank, job.world_size
         if not self.active:
             return
-        if job.collective == COPY_ENGINE:
+        if self._by_copies:
             _require_access(job, device)
         interface = "lo" if job.network is None else job.network.interface
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
@@ -66,7 +66,7 @@ class Exchange:
             where = job.network.node_0, job.network.exchange_port, job.world_size
             store = dist.TCPStore(*where, is_master=job.rank == 0, timeout=_MEETING, wait_for_workers=False)
         dist.init_process_group(
-            "nccl" if job.collective == COPY_ENGINE else job.collective,
+            "nccl" if self._by_copies else job.collective,
             store=store,
             rank=job.rank,
             world_size=job.world_size,
@@ -78,12 +78,12 @@ class Exchange:
     def describe(self) -> dict[str, Any]:
         """Facts of an active exchange: backend, its version (Gloo has none), buckets and variables."""
         facts: dict[str, Any] = {
-            "backend": self._collective,
+            "backend": COPY_ENGINE if self._by_copies else dist.get_backend(),
             "version": ".".join(map(str, torch.cuda.nccl.version())) if self._cuda else None,
             "type": "float32",
             "variables": variables(*_PREFIXES),
         }
-        if self._collective == COPY_ENGINE:
+        if self._by_copies:
             return facts | {"alone_bytes": ALONE, "chunk_bytes": CHUNK}
         buckets = {"bucket_bytes": BUCKET_MIB << 20, "gradient_as_bucket_view": True, "static_graph": False}
         return facts | buckets
@@ -103,15 +103,15 @@ class Exchange:
         # Gradients are None before each backward(), which then writes each once; the copy into its bucket
         # divides it by the number of ranks, and with views there is no copy back. Zeroed gradients would be
         # added to, which reads and writes all of them once more. A static graph was measured: no faster.
+        parameters = list(module.parameters())
         with torch.cuda.stream(stream):
-            if self._collective == COPY_ENGINE:
-                LastGradient(list(module.parameters()), self.record_arrival)
-                self._engines = CopyEngines(list(module.parameters()))
+            LastGradient(parameters, self.record_arrival)
+            if self._by_copies:
+                self._engines = CopyEngines(parameters)
                 return module
             wrapped = DistributedDataParallel(
                 module, init_sync=False, bucket_cap_mb=BUCKET_MIB, gradient_as_bucket_view=True
             )
-            LastGradient(list(module.parameters()), self.record_arrival)
         # Every 100th step would be timed, which a capture forbids.
         wrapped._set_ddp_runtime_logging_sample_rate(_NEVER)
         return wrapped
@@ -122,7 +122,7 @@ class Exchange:
         A compiled function returns all its gradients at the end, so that none could be exchanged before. What
         is compiled within DistributedDataParallel is split; this is the same split.
         """
-        if not self.active or self._collective != COPY_ENGINE:
+        if not self._by_copies:
             return "inductor"
         from torch._dynamo.backends.distributed import DDPOptimizer
         from torch._dynamo.backends.registry import lookup_backend
@@ -155,14 +155,11 @@ class Exchange:
 
     def totals(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The sums of all ranks' ``tensors``, until the next call; ``tensors`` may be overwritten."""
-        if self._collective != COPY_ENGINE:
+        if not self._by_copies:
             return [self.total(tensor) for tensor in tensors]
         if self._sums is None:
             self._sums = CopySums([tensor.numel() for tensor in tensors], tensors[0])
-        for vector, tensor in zip(self._sums.vectors, tensors, strict=True):
-            self._sums.begin(vector, tensor.view(-1))
-        self._sums.finish()
-        return [one.sum.view_as(tensor) for one, tensor in zip(self._sums.vectors, tensors, strict=True)]
+        return self._sums.add_up(tensors)
 
     def time_sums(self, count: int, iterations: int) -> tuple[list[int], bool] | None:
         """See :class:`suite.contract.Exchange`."""
@@ -172,26 +169,22 @@ class Exchange:
             own, expected = pattern + self._rank, pattern.mul_(ranks).add_(ranks * (ranks - 1) // 2)
             summed = torch.empty_like(own)
             torch.equal(summed, expected)  # it needs memory too
-            if self._collective == COPY_ENGINE:
+            if self._by_copies:
                 torch.empty(2 * padded(count, ranks), device=self._device)  # as much as the sums will take
         except torch.OutOfMemoryError:
             room.zero_()
         if int(self.total(room)) < ranks:
             return None
-        sums = CopySums([count], own) if self._collective == COPY_ENGINE else None
+        sums = CopySums([count], own) if self._by_copies else None
         times, exact = [], True
         for _ in range(1 + iterations):
             summed.copy_(own)
             self._wait()
             start = monotonic_ns()
-            if sums is None:
-                dist.all_reduce(summed)
-            else:
-                sums.begin(sums.vectors[0], own)
-                sums.finish()
+            found = self.total(summed) if sums is None else sums.add_up([own])[0]
             self._wait()
             times.append(monotonic_ns() - start)
-            exact = torch.equal(summed if sums is None else sums.vectors[0].sum, expected) and exact
+            exact = torch.equal(found, expected) and exact
         return times[1:], exact
 
     def _wait(self) -> None:
@@ -212,8 +205,8 @@ def _require_access(job: Job, device: torch.device) -> None:
     others = (rank for rank in range(job.world_size) if rank != device.index)
     if lacking := [rank for rank in others if not torch.cuda.can_device_access_peer(device, rank)]:
         raise UnsupportedJob(
-            f"collective: expected GPUs that can write each other's memory, found none between {device} and "
-            f"cuda:{lacking[0]}; use nccl"
+            f"collective: expected GPUs that can write each other's memory, found {device} and "
+            f"cuda:{lacking[0]}, which cannot; use nccl"
         )
 
 

@@ -30,7 +30,6 @@ class SharedMemory:
 
     def __init__(self, folder: Path, name: str, like: Tensor, signals: int) -> None:
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
-        self._signals = signals
         self._memories = [
             torch.from_file(f"{folder}/{name}-{rank}", shared=True, size=like.numel(), dtype=like.dtype)
             for rank in range(self.world_size)
