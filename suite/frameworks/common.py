@@ -9,7 +9,8 @@ import struct
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from multiprocessing import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -129,6 +130,7 @@ class BaseFramework(ABC):
     def __init__(self) -> None:
         self.observed = Observed()
         self._staged: dict[int, dict[str, Any]] = {}
+        self._kept = deque[tuple[Callable[[], bool], Any]]()
 
     def prepare_timestamps(self, count: int) -> None:
         """Allocate ``count`` timestamps."""
@@ -159,6 +161,13 @@ class BaseFramework(ABC):
         if slot is not None:
             self._staged[slot] = batch
         return batch
+
+
+    def keep_until(self, done: Callable[[], bool], images: Any) -> None:
+        """Refer to ``images`` until ``done``: a reader uses their memory again once nothing refers to them."""
+        while self._kept and self._kept[0][0]():
+            self._kept.popleft()
+        self._kept.append((done, images))
 
 
 class Results:

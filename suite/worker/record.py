@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from suite.common.image_reader import DeviceImages
 from suite.common.stream import digest_arrays
 from suite.contract import STEPS, BadData, Data
 from suite.worker.probe import LABEL_BYTES, LABEL_FILE
@@ -29,8 +30,8 @@ KEPT_BYTES = 256 << 20  # of recorded batches; 110 batches of 256 images of 224 
 class RecordingData:
     """Passes batches on, records them for their digests, and counts the time spent waiting.
 
-    It keeps the batches of the first 110 steps, up to ``KEPT_BYTES`` together, and only a sample of each
-    further one: :meth:`digest` reads that batch again after the window, and its sample must be the same,
+    It keeps the batches of the first 110 steps that are in host memory, up to ``KEPT_BYTES`` together, and only a
+    sample of each other one: :meth:`digest` reads that batch again after the window, and its sample must be the same,
     because a batch is a pure function of dataset, seed and step. Only :meth:`digest` computes hashes. A
     quality run has no digests of batches: with ``recording`` off nothing is recorded.
     """
@@ -62,7 +63,8 @@ class RecordingData:
 
     def _arrays_or_sample(self, step: int, arrays: dict[str, Any]) -> dict[str, Any] | Sample:
         size = sum(array.nbytes for array in arrays.values())
-        if step >= STEPS or self._kept_bytes + size > KEPT_BYTES:
+        on_gpu = any(isinstance(array, DeviceImages) for array in arrays.values())
+        if on_gpu or step >= STEPS or self._kept_bytes + size > KEPT_BYTES:
             return Sample.of(step, arrays)
         self._kept_bytes += size
         return arrays

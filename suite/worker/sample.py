@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.common.image_reader import DeviceImages
+
 VALUES = 512  # of each array; about 20 microseconds
 
 
@@ -15,7 +17,8 @@ VALUES = 512  # of each array; about 20 microseconds
 class Sample:
     """Evenly spaced values of each array of a batch; the first index depends on the step.
 
-    A change of a contiguous part of 1/512 of an array or more, such as one image of 256, changes a value.
+    A change of a contiguous part of 1/512 of an array or more, such as one image of 256, changes a value. Of
+    images on a GPU it is the row of each that their reader copied.
     """
 
     step: int
@@ -33,6 +36,8 @@ class Sample:
         return next((name for name in names if self.parts.get(name) != parts.get(name)), None)
 
 
-def _part(step: int, array: NDArray[Any]) -> int:
+def _part(step: int, array: NDArray[Any] | DeviceImages) -> int:
+    if isinstance(array, DeviceImages):  # its values are on a GPU
+        return hash((array.dtype.str, array.shape, array.row.tobytes()))
     stride = max(1, array.size // VALUES)
     return hash((array.dtype.str, array.shape, np.asarray(array.flat[step % stride :: stride]).tobytes()))

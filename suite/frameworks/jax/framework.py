@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 from numpy.typing import NDArray
 
+from suite.common.image_reader import DeviceImages
 from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
@@ -123,6 +124,10 @@ class Framework(BaseFramework):
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
+        if isinstance(array, DeviceImages):
+            copy = jnp.copy(jax.device_put(jax.dlpack.from_dlpack(array), self.device))
+            self.keep_until(copy.is_ready, array)
+            return copy
         dtype = self.dtype if np.asarray(array).dtype.kind == "f" else None
         # On the CPU a tensor may share the memory of an array.
         return self._copied(np.array(array, dtype, order="C", copy=None if self.cuda else True))

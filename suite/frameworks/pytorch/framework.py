@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
+from suite.common.image_reader import DeviceImages
 from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
@@ -120,6 +121,8 @@ class Framework(BaseFramework):
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
+        if isinstance(array, DeviceImages):
+            return self._from_device(array)
         array = np.asarray(array)
         # For a GPU pinning copies it, and one copy is enough. PyTorch takes no array that cannot be written.
         copied = not self.cuda or not array.flags.writeable
@@ -127,6 +130,15 @@ class Framework(BaseFramework):
         if host.is_floating_point():
             host = host.to(self.dtype)
         return host.pin_memory().to(self.device, non_blocking=True) if self.cuda else host
+
+    def _from_device(self, images: DeviceImages) -> Tensor:
+        """A copy on the device of ``images``, enqueued."""
+        copy = torch.from_dlpack(images).clone()
+        if self.cuda:
+            copied = torch.cuda.Event()
+            copied.record()
+            self.keep_until(copied.query, images)
+        return copy
 
     def array(self, tensor: Tensor) -> NDArray[Any]:
         """A copy of ``tensor`` on the host, C-contiguous; half precision as float32."""

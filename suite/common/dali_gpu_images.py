@@ -1,0 +1,50 @@
+"""An image reader with NVIDIA DALI on a GPU: decodes, resizes and flips there, and leaves the batch there.
+
+nvJPEG decodes: a part of the images on the GPU's JPEG engine, where it has one, the others on its
+multiprocessors after their Huffman codes were read on the CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.common import dali_images
+from suite.common.image_reader import DeviceImages, Images, Request
+
+__all__ = ["DECODER", "Reader"]
+
+_HARDWARE = 0.65  # the share of the images for the JPEG engine
+_PIPELINES = 2  # one reads and parses files while the other one decodes
+
+DECODER = f"{dali_images.DECODER} on the GPU, {_HARDWARE:.0%} on the JPEG engine if there is one"
+
+
+class Reader(dali_images.Reader):
+    """See :class:`suite.common.image_reader.Reader`."""
+
+    def __init__(self, images: Images, batch: int, threads: int, ahead: int, gpu: int) -> None:
+        self._gpu = gpu
+        super().__init__(images, batch, threads, ahead)
+
+    def pipelines(self, batch: int, threads: int) -> list[Any]:
+        """See the base."""
+        # As libjpeg does it: the other way, colours at the edges of areas differ from those of all other readers.
+        decoder = {"hw_decoder_load": _HARDWARE, "jpeg_fancy_upsampling": True, "affine": False}
+        each = max(1, threads // _PIPELINES)
+        return [
+            dali_images.make_pipeline(batch, each, self.images.fill, self._gpu, **decoder)
+            for _ in range(_PIPELINES)
+        ]
+
+    def more_inputs(self, request: Request) -> dict[str, NDArray[Any]]:
+        """The row of each image that comes to the host; another one in each batch."""
+        row = request.items[0].sample % request.shape[0]
+        return {"row": np.full((len(request.items), 1), row, np.int32)}
+
+    def taken(self, outputs: Any) -> DeviceImages:
+        """The batch itself: its memory is not used again while it is referred to."""
+        pixels, row = outputs[0].as_tensor(), np.array(outputs[1].as_array())
+        return DeviceImages(pixels, tuple(pixels.shape()), lambda: np.array(pixels.as_cpu()), row)
