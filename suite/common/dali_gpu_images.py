@@ -31,7 +31,7 @@ class Reader(dali_images.Reader):
 
     def pipelines(self, batch: int, threads: int) -> list[Any]:
         """See the base."""
-        # As libjpeg does it: the other way, colours at the edges of areas differ from those of all other readers.
+        # Colours are interpolated as libjpeg does it; otherwise images differ by 4 grey levels from Pillow's.
         decoder = {"hw_decoder_load": _HARDWARE, "jpeg_fancy_upsampling": True, "affine": False}
         each = max(1, threads // _PIPELINES)
         return [

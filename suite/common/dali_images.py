@@ -1,4 +1,4 @@
-"""Image readers with NVIDIA DALI on the CPU: its decoders, resizing and flips, on the threads of its pipeline.
+"""An image reader with NVIDIA DALI on the CPU: decoders, resizing and flips, on the threads of a pipeline.
 
 It needs neither a GPU nor a driver, and returns numpy arrays, so it is the same for every framework (DALI no
 longer has a plugin for MXNet). :mod:`suite.common.dali_gpu_images` runs the same pipeline on a GPU.
@@ -6,7 +6,6 @@ longer has a plugin for MXNet). :mod:`suite.common.dali_gpu_images` runs the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
@@ -16,38 +15,35 @@ from numpy.typing import NDArray
 from nvidia import dali
 from nvidia.dali import fn, types
 
-from suite.common.decoder import size_of
-from suite.common.image_reader import Images, Item, ReadAhead, Request, cut_off, not_whole
+from suite.common.encoded_images import Encoded, EncodedImages, encoded
+from suite.common.image_reader import Images, ReadAhead, Request, not_whole
 
 __all__ = ["DECODER", "Reader"]
 
 DECODER = f"nvidia.dali {dali.__version__}"
 
 _LARGEST = 100  # images in a batch of an evaluation
-_CHUNK = 16  # files that a thread reads at a time
-# The inputs of the pipeline beside the encoded images: one row for each image.
-_TYPES = {
-    "start": np.int32,
-    "extent": np.int32,
-    "size": np.float32,
-    "flipped": np.int32,
-    "corner": np.int32,
-    "shape": np.int32,
-}
-
-Inputs = tuple[Any, ...]  # of one image: its encoded content, and a value for each of _TYPES but the shape
+_INPUTS = (
+    "start",
+    "extent",
+    "size",
+    "flipped",
+    "corner",
+    "shape",
+)  # beside the content: a row for each image
 
 
 class Reader(ReadAhead):
-    """See :class:`suite.common.image_reader.Reader`. ``threads`` threads read files, and as many decode."""
+    """See :class:`suite.common.image_reader.Reader`. Processes read files, and ``threads`` threads decode."""
 
     def __init__(self, images: Images, batch: int, threads: int, ahead: int) -> None:
         self.images = images
-        self._files = ThreadPoolExecutor(threads)
-        pipelines = self.pipelines(max(batch, _LARGEST), threads)
-        self._free: SimpleQueue[Any] = SimpleQueue()
-        for pipeline in pipelines:
-            self._free.put(pipeline)
+        batch = max(batch, _LARGEST)
+        pipelines = self.pipelines(batch, threads)
+        self._encoded = EncodedImages(images, batch, threads if ahead else 0, len(pipelines))
+        self._free: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        for numbered in enumerate(pipelines):
+            self._free.put(numbered)
         runs = ThreadPoolExecutor(len(pipelines))
         super().__init__(lambda request: runs.submit(self._batch, request), ahead)
 
@@ -65,41 +61,20 @@ class Reader(ReadAhead):
         return np.array(outputs[0].as_array())
 
     def _batch(self, request: Request) -> Any:
-        items = request.items
-        chunks = [items[at : at + _CHUNK] for at in range(0, len(items), _CHUNK)]
-        images = [inputs for chunk in self._files.map(self._inputs, chunks) for inputs in chunk]
-        pipeline = self._free.get()
+        slot, pipeline = self._free.get()
         try:
+            images = self._encoded.read(request.items, slot)
             return self.taken(run(pipeline, images, request.shape, **self.more_inputs(request)))
         except RuntimeError as error:
             raise self._image_error(request, error) from error
         finally:
-            self._free.put(pipeline)
-
-    def _inputs(self, items: Sequence[Item]) -> list[Inputs]:
-        return [self._input(item) for item in items]
-
-    def _input(self, item: Item) -> Inputs:
-        content, name = self.images.content(item), self.images.name(item)
-        width, height = size_of(content, name)
-        if cut_off(content):
-            raise not_whole(name, "its end missing")
-        view = self.images.view(item, width, height)
-        left, upper, right, lower = view.box
-        return (
-            np.frombuffer(content, np.uint8),
-            (upper, left),
-            (lower - upper, right - left),
-            view.size[::-1],
-            view.flipped,
-            view.corner[::-1],
-        )
+            self._free.put((slot, pipeline))
 
     def _image_error(self, request: Request, error: RuntimeError) -> Exception:
         """The error that names the broken image of ``request``; ``error`` where none is found."""
         for item in request.items:
             try:
-                run(make_pipeline(1, 1, self.images.fill), [self._input(item)], request.shape)
+                run(make_pipeline(1, 1, self.images.fill), [encoded(self.images, item)], request.shape)
             except RuntimeError:
                 return not_whole(self.images.name(item), "one that DALI cannot decode")
         return error
@@ -116,7 +91,7 @@ def make_pipeline(
     with pipeline:
         # The content is not copied: the arrays live until the run ends.
         content = fn.external_source(name="content", device="cpu", no_copy=True)
-        sources = {name: fn.external_source(name=name, device="cpu") for name in _TYPES}
+        sources = {name: fn.external_source(name=name, device="cpu") for name in _INPUTS}
         pixels = fn.decoders.image_slice(
             content,
             sources["start"],
@@ -146,12 +121,19 @@ def make_pipeline(
     return pipeline
 
 
-def run(pipeline: Any, images: list[Inputs], shape: tuple[int, int], **more: NDArray[Any]) -> Any:
+def run(pipeline: Any, images: list[Encoded], shape: tuple[int, int], **more: NDArray[Any]) -> Any:
     """The outputs of ``pipeline`` for one batch; ``more`` are further inputs, with a row for each image."""
-    content, *columns = zip(*images, strict=True)
-    pipeline.feed_input("content", list(content))
-    for (name, dtype), column in zip(_TYPES.items(), [*columns, [shape] * len(images)], strict=True):
-        pipeline.feed_input(name, np.array(column, dtype))
-    for name, values in more.items():
-        pipeline.feed_input(name, values)
+    views = [image.view for image in images]
+    boxes = np.array([view.box for view in views], np.int32)[:, [1, 0, 3, 2]]  # rows first, as DALI counts
+    inputs = {
+        "start": boxes[:, :2],
+        "extent": boxes[:, 2:] - boxes[:, :2],
+        "size": np.array([view.size[::-1] for view in views], np.float32),
+        "flipped": np.array([view.flipped for view in views], np.int32),
+        "corner": np.array([view.corner[::-1] for view in views], np.int32),
+        "shape": np.array([shape] * len(images), np.int32),
+    }
+    pipeline.feed_input("content", [image.content for image in images])
+    for name, values in (inputs | more).items():
+        pipeline.feed_input(name, np.ascontiguousarray(values))
     return pipeline.run()

@@ -264,6 +264,8 @@ def cut_off(content: bytes) -> bool:
             continue
         length = int.from_bytes(content[at + 2 : at + 4], "big")
         if content[at + 1] == _SCAN:
-            return content.rfind(_END, at + 2 + length) < 0  # from the end, where it usually is: 100 us faster
+            return (
+                content.rfind(_END, at + 2 + length) < 0
+            )  # from the end, where it usually is: 100 us faster
         at += 2 + length
     return True

@@ -87,8 +87,11 @@ class Data(Protocol):
     def slot(self, step: int) -> int | None:
         """The index of the staged synthetic batch that step ``step`` uses; None where data are read."""
 
-    def batch(self, step: int) -> Arrays:
-        """The rank's rows of step ``step``, a pure function of dataset, seed, step, rank and world size."""
+    def batch(self, step: int) -> dict[str, Any]:
+        """The rank's rows of step ``step``, a pure function of dataset, seed, step, rank and world size.
+
+        Images that a reader decoded on a GPU are :class:`suite.common.image_reader.DeviceImages`.
+        """
 
     def evaluation(self) -> Iterator[Arrays]:
         """The batches of the quality evaluation, always in the same order."""

@@ -1,24 +1,21 @@
-"""Base class and helpers of the framework modules: timestamps, batches, outputs, loader processes."""
+"""Base class and helpers of the framework modules: timestamps, batches, outputs."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import struct
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from multiprocessing import util
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from suite.contract import MEASURED_STEPS, Arrivals, Data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from suite.common.image_reader import DeviceImages
 
 KEEP = MEASURED_STEPS  # outputs a pair may keep on the device before one copy to the host
 
@@ -149,7 +146,7 @@ class BaseFramework(ABC):
         return dict(self.observed.types)
 
     @abstractmethod
-    def tensor(self, array: NDArray[Any]) -> Any:
+    def tensor(self, array: NDArray[Any] | DeviceImages) -> Any:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
 
     def feed(self, data: Data, index: int) -> dict[str, Any]:
@@ -162,9 +159,8 @@ class BaseFramework(ABC):
             self._staged[slot] = batch
         return batch
 
-
     def keep_until(self, done: Callable[[], bool], images: Any) -> None:
-        """Refer to ``images`` until ``done``: a reader uses their memory again once nothing refers to them."""
+        """Refer to ``images`` until ``done``: once nothing does, their reader uses the memory again."""
         while self._kept and self._kept[0][0]():
             self._kept.popleft()
         self._kept.append((done, images))
@@ -191,33 +187,3 @@ def type_name(dtype: Any) -> str:
     """``float32`` for torch.float32, tf.float32, numpy.float32 and ``float32``."""
     text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     return str(text).rsplit(".", 1)[-1]
-
-
-_PR_SET_PDEATHSIG = 1  # prctl(2)
-_LONGEST = 70  # multiprocessing adds to the folder's path; a socket's path has at most 107 bytes (unix(7))
-_WORKING_FOLDER = "/proc/self/cwd"
-
-
-def shorten_sockets() -> None:
-    """Let loader processes send their batches where the temporary folder has a long path.
-
-    They use sockets in that folder, whose paths must be short. A worker's temporary folder is also its
-    working folder, which has a short path too.
-    """
-    folder = tempfile.gettempdir()
-    if len(folder) > _LONGEST and Path(folder).samefile(_WORKING_FOLDER):
-        try:
-            tempfile.tempdir = _WORKING_FOLDER
-            util.get_temp_dir()  # multiprocessing stores the folder for this process and its children
-        finally:
-            tempfile.tempdir = folder
-
-
-def die_with(parent: int) -> None:
-    """Make the kernel kill this process when ``parent``, which started it, ends.
-
-    Loader processes hold the worker's pipes open: the harness would wait for one that outlives the worker.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent ended before prctl
-        os._exit(1)

@@ -21,10 +21,10 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
+from suite.common.processes import die_with
 from suite.contract import Key, Network
 from suite.contract.network import unused_ports
 from suite.contract.traits import traits_of
-from suite.frameworks.common import die_with
 from suite.worker.channel import Channel
 from suite.worker.group import STRANDED
 

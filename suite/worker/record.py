@@ -30,10 +30,10 @@ KEPT_BYTES = 256 << 20  # of recorded batches; 110 batches of 256 images of 224 
 class RecordingData:
     """Passes batches on, records them for their digests, and counts the time spent waiting.
 
-    It keeps the batches of the first 110 steps that are in host memory, up to ``KEPT_BYTES`` together, and only a
-    sample of each other one: :meth:`digest` reads that batch again after the window, and its sample must be the same,
-    because a batch is a pure function of dataset, seed and step. Only :meth:`digest` computes hashes. A
-    quality run has no digests of batches: with ``recording`` off nothing is recorded.
+    It keeps those batches of the first 110 steps that are in host memory, up to ``KEPT_BYTES`` together, and
+    only a sample of each other one: :meth:`digest` reads that batch again after the window, and its sample
+    must be the same, because a batch is a pure function of dataset, seed and step. Only :meth:`digest`
+    computes hashes. A quality run has no digests of batches: with ``recording`` off nothing is recorded.
     """
 
     def __init__(self, data: Data, *, recording: bool = True) -> None:

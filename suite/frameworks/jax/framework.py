@@ -122,7 +122,7 @@ class Framework(BaseFramework):
         statistics = self.device.memory_stats() if self.cuda else None
         return {"peak_device_bytes": int(statistics["peak_bytes_in_use"]) if statistics else None}
 
-    def tensor(self, array: NDArray[Any]) -> Tensor:
+    def tensor(self, array: NDArray[Any] | DeviceImages) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
         if isinstance(array, DeviceImages):
             copy = jnp.copy(jax.device_put(jax.dlpack.from_dlpack(array), self.device))

@@ -11,6 +11,7 @@ import numpy as np
 from mxnet.base import _LIB, check_call
 from numpy.typing import NDArray
 
+from suite.common.image_reader import DeviceImages
 from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Data, Job
 from suite.frameworks import common
@@ -86,7 +87,7 @@ class Framework(BaseFramework):
         """Unknown: MXNet does not record the peak."""
         return {"peak_device_bytes": None}
 
-    def tensor(self, array: NDArray[Any]) -> Tensor:
+    def tensor(self, array: NDArray[Any] | DeviceImages) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
         array = np.asarray(array)
         dtype = self.dtype if array.dtype.kind == "f" else array.dtype

@@ -119,7 +119,7 @@ class Framework(BaseFramework):
         peak = torch.cuda.max_memory_allocated(self.device) + self.exchange.held_bytes()
         return {"peak_device_bytes": peak}
 
-    def tensor(self, array: NDArray[Any]) -> Tensor:
+    def tensor(self, array: NDArray[Any] | DeviceImages) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
         if isinstance(array, DeviceImages):
             return self._from_device(array)

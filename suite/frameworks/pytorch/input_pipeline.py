@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 from suite.common.image_reader import U8, Images, Request
 from suite.common.loader_parts import QUEUED, PartItem, Parts, first_error, parts_and_workers
 from suite.common.pillow_images import DECODER, render
+from suite.common.processes import die_with, shorten_sockets
 from suite.contract import BadData
-from suite.frameworks.common import die_with, shorten_sockets
 
 __all__ = ["DECODER", "Reader"]
 

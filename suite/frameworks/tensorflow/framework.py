@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from suite.common.image_reader import DeviceImages
 from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
@@ -106,7 +107,7 @@ class Framework(BaseFramework):
             return {"peak_device_bytes": None}
         return {"peak_device_bytes": int(tf.config.experimental.get_memory_info("GPU:0")["peak"])}
 
-    def tensor(self, array: NDArray[Any]) -> Tensor:
+    def tensor(self, array: NDArray[Any] | DeviceImages) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters.
 
         On a GPU int32 becomes int64, which :meth:`make_fast` reverses: a function takes int32 only from host

@@ -1,0 +1,103 @@
+"""Encoded images of a batch, read by worker processes into memory that they share with the main process.
+
+Threads would not do: each image takes some 100 microseconds of Python, and threads that read files wait for
+the interpreter's lock after each system call. On 16 cores, 16 threads read 8,700 files/s and four processes
+115,000 (a GPU's decoder takes over 10,000).
+"""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from suite.common.decoder import size_of
+from suite.common.image_reader import U8, Images, Item, View, cut_off, not_whole
+from suite.common.processes import die_with
+
+_MOST_PROCESSES = 4  # they read far more than any decoder takes
+_CHUNK = 32  # images that a process reads at a time
+_ROOM = 256 << 10  # bytes of shared memory for each image of a chunk, on average
+
+
+class Encoded(NamedTuple):
+    """An image as it is stored, and how it is transformed."""
+
+    content: U8
+    view: View
+
+
+class EncodedImages:
+    """Reads the images of batches of at most ``batch`` images; ``slots`` batches may be in use at a time."""
+
+    def __init__(self, images: Images, batch: int, processes: int, slots: int) -> None:
+        self._images = images
+        self._pool: ProcessPoolExecutor | None = None
+        if not processes:
+            return
+        # Anonymous memory needs no file descriptor, and no room in /dev/shm. Pages are taken when used.
+        rows = -(-batch // _CHUNK) * _CHUNK
+        self._memory = np.frombuffer(mmap.mmap(-1, slots * rows * _ROOM), np.uint8).reshape(
+            slots, rows * _ROOM
+        )
+        self._pool = ProcessPoolExecutor(
+            min(processes, _MOST_PROCESSES),
+            multiprocessing.get_context("fork"),
+            partial(_begin, os.getpid()),
+            (images, self._memory),
+        )
+        self._pool.submit(os.getpid).result()  # fork now, before the model is built
+
+    def read(self, items: Sequence[Item], slot: int) -> list[Encoded]:
+        """The images of ``items``, valid until the next use of ``slot``; BadData names a broken one."""
+        if self._pool is None:
+            return [encoded(self._images, item) for item in items]
+        starts = range(0, len(items), _CHUNK)
+        parts = [items[at : at + _CHUNK] for at in starts]
+        found: list[Encoded] = []
+        for part in self._pool.map(_read, parts, [slot] * len(parts), [at * _ROOM for at in starts]):
+            for content, view in part:
+                if isinstance(content, tuple):
+                    content = self._memory[slot, content[0] : content[1]]
+                found.append(Encoded(content, view))
+        return found
+
+
+def encoded(images: Images, item: Item) -> Encoded:
+    """One image; BadData if it is not whole, as far as its header and its end show."""
+    content, name = images.content(item), images.name(item)
+    width, height = size_of(content, name)
+    if cut_off(content):
+        raise not_whole(name, "its end missing")
+    return Encoded(np.frombuffer(content, np.uint8), images.view(item, width, height))
+
+
+_state: Any = None  # of a worker process: the images, and the shared memory
+
+
+def _begin(parent: int, images: Images, memory: U8) -> None:
+    global _state
+    die_with(parent)
+    _state = images, memory
+
+
+def _read(items: Sequence[Item], slot: int, start: int) -> list[tuple[tuple[int, int] | U8, View]]:
+    """The images, with the bounds of their content in ``slot``; with the content where it does not fit."""
+    images, memory = _state
+    end = start + _CHUNK * _ROOM
+    found: list[tuple[tuple[int, int] | U8, View]] = []
+    for item in items:
+        content, view = encoded(images, item)
+        if start + len(content) > end:
+            found.append((content, view))
+            continue
+        memory[slot, start : start + len(content)] = content
+        found.append(((start, start + len(content)), view))
+        start += len(content)
+    return found
