@@ -17,6 +17,7 @@ import numpy as np
 
 from suite import contract, workloads
 from suite.common import weights
+from suite.common.image_reader import DeviceImages
 from suite.common.stream import digest_arrays
 from suite.common.support import UnsupportedJob
 from suite.contract import Parameter
@@ -226,6 +227,20 @@ def check_staged_batches_run(subject: Subject) -> None:
         found = pair.collect()
         assert len(found) == 3
         assert all(np.isfinite(array).all() for array in found)
+
+
+def check_images_of_a_device_are_copied(subject: Subject) -> None:
+    """Images that a reader has decoded on a device; here the processor, whose arrays export DLPack too."""
+    _, framework = subject.kept()
+    pixels = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
+    expected = pixels.copy()
+    images = DeviceImages(pixels, pixels.shape, pixels.copy, pixels[:, :1].copy())
+    tensor = framework.tensor(images)
+    framework.synchronize()
+    pixels[:] = 0
+    found = framework.array(tensor)
+    assert found.dtype == np.uint8
+    assert (found == expected).all(), "the tensor shares the reader's memory"
 
 
 def check_timestamps_increase(subject: Subject) -> None:
