@@ -65,11 +65,12 @@ class Nodes:
         return [program.returncode for program in self.programs]
 
     def log(self) -> list[dict[str, Any]]:
-        """The events of the only log so far."""
+        """The events of the only log so far; of a line that is being written only a part may be there."""
         return [
             json.loads(line)
             for log in self.results.glob("*/run.jsonl")
-            for line in log.read_text().splitlines()
+            for line in log.read_text().splitlines(keepends=True)
+            if line.endswith("\n")
         ]
 
     def wait_for(self, kind: str, count: int, timeout: float = 120) -> None:
