@@ -59,7 +59,7 @@ def test_gpu_log_with_traces_of_a_fault_is_accepted(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", TWO_GPUS)
-def test_log_of_two_gpus_is_accepted_with_a_pause_at_one_window_end(name: str, tmp_path: Path) -> None:
+def test_log_of_two_gpus_is_accepted(name: str, tmp_path: Path) -> None:
     """Three repeats on two H100s; in one, the host paused a rank for 7 ms after its last timestamp."""
     verdict = check_result(write_two_gpus(name, tmp_path))
     assert verdict.rejections == ()

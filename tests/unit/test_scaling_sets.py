@@ -37,8 +37,10 @@ from suite.log.units import significant
 from suite.report import scaling_table
 from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.forging import Events, rewrite
+from tests.fixtures.odd_logs import SETS, write_set
 from tests.fixtures.scaling_sets import SLOT_NS, Imagined, edit_set, interleaved
 
+ROOT = Path(__file__).parents[2]
 ONE_BY_ONE = {
     name: tuple((at * 5 + r) * SLOT_NS + 1_000_000 for r in range(5))
     for at, name in enumerate((SINGLE, INDEPENDENT, SYNCHRONOUS))
@@ -55,6 +57,20 @@ def checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet]
     verdict, found = check_set(sandbox, folder)
     assert found is not None, verdict.findings
     return verdict, found
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_set_of_two_gpus_is_accepted(name: str, sandbox: Sandbox, tmp_path: Path) -> None:
+    """Whole sets on two H100s: the figures of docs/scaling.md."""
+    verdict, found = checked(sandbox, write_set(name, tmp_path))
+    assert verdict.findings == ()
+    assert found.accepted == {2}
+    documented = (ROOT / "docs/scaling.md").read_text()
+    for one in found.figures:
+        assert one.synchronisation is not None
+        row = documented[documented.index(f"| `{found.set.workload}`, {found.set.batch} |") :].split("\n")[0]
+        for value in (one.efficiency.value, one.contention.value, one.synchronisation.value):
+            assert f"{100 * value:.1f} %" in row, row
 
 
 def test_figures_of_an_honest_set_follow_from_its_logs(sandbox: Sandbox, tmp_path: Path) -> None:
