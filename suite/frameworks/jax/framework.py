@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from suite.common.image_reader import DeviceImages
 from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
-from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
+from suite.frameworks.common import KEEP, BaseFramework, HostTimestamps, Results, as_float32
 from suite.frameworks.jax.exchange import Exchange
 from suite.frameworks.jax.scaling import scaling_of
 from suite.frameworks.jax.traits import TRAITS
@@ -193,9 +193,17 @@ class PinnedResults(Results):
     def __init__(self, framework: Framework) -> None:
         super().__init__(framework)
         self._pinned = SingleDeviceSharding(framework.device, memory_kind="pinned_host")
+        self._reserved = set[Any]()  # shapes and types
 
     def keep(self, tensor: Tensor) -> None:
-        """See :class:`suite.frameworks.common.Results`."""
+        """See :class:`suite.frameworks.common.Results`.
+
+        The first output of a shape reserves memory for those of a window: XLA's pool of pinned memory doubles
+        when it is full, which takes some 100 ms for 256 MB, and keeps what it has.
+        """
+        if (like := (tensor.shape, tensor.dtype)) not in self._reserved:
+            self._reserved.add(like)
+            jax.block_until_ready([jax.device_put(tensor, self._pinned) for _ in range(KEEP)])
         super().keep(jax.device_put(tensor, self._pinned))
 
 
