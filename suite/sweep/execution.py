@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -95,13 +96,16 @@ def minutes(seconds: float) -> str:
 
 
 def listing(planned: Sequence[PlannedCell]) -> str:
-    """One line for each cell: state, time, title, reason."""
+    """One line for each cell: state, time, title, reason. Reasons of several cells follow, by number."""
+    cells = Counter(one.entry.why for one in planned if one.entry.why)
+    shared = {why: f"[{number}]" for number, why in enumerate((w for w in cells if cells[w] > 1), 1)}
     lines = []
     for one in planned:
         state = "to run" if one.to_run else "done" if one.entry.row is not None else one.entry.outcome
         time = _time(one) if one.to_run else ""
-        lines.append(f"{state:<7} {time:>7}  {one.cell.title}  {one.entry.why}".rstrip())
-    return "\n".join(lines)
+        why = shared.get(one.entry.why, one.entry.why)
+        lines.append(f"{state:<7} {time:>7}  {one.cell.title}  {why}".rstrip())
+    return "\n".join([*lines, *(f"{number} {why}" for why, number in shared.items())])
 
 
 def _time(one: PlannedCell) -> str:

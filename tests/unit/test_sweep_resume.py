@@ -39,6 +39,16 @@ def _cpu_only(machine: Machine) -> Machine:
     return replace(machine, gpus=())
 
 
+def test_dry_run_states_a_reason_of_several_cells_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sweep(tmp_path, "--dry", "--grid", "precision=fp32,tf32 batch=64,128,256") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["to", "to", "to", "skipped", "skipped", "skipped", "[1]"]
+    assert all(line.endswith("  [1]") for line in lines[3:6])
+    assert lines[6].startswith("[1] precision tf32 cannot run in pytorch on cpu")
+
+
 def sweep(results: Path, *options: str) -> int:
     fixed = ("--workload", "ncf", "--framework", "pytorch", "--phase", "train", "runtime=native")
     return main(["sweep", "--grid", GRID, *fixed, "--results-dir", str(results), *options])
