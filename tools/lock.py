@@ -84,6 +84,7 @@ def main() -> int:
     compile_lock("requirements/build.in", ROOT / "requirements/build.txt", [])
     compile_lock("requirements/data.in", ROOT / "requirements/data.txt", [])
     compile_lock("requirements/peers.in", ROOT / "requirements/peers.txt", [])
+    compile_lock("requirements/dali.in", ROOT / "requirements/dali.txt", [])
     torchvision = "requirements/peers-torchvision"  # without its dependencies: PyTorch is the suite's
     compile_lock(f"{torchvision}.in", ROOT / f"{torchvision}.txt", ["--no-deps"])
     compile_lock(
@@ -91,7 +92,8 @@ def main() -> int:
         ROOT / "requirements/dev.txt",
         ["--extra", "dev", "--constraint", "requirements/suite.txt"],
     )
-    sizes: dict[str, Any] = {name: measure(f"requirements/{name}.in", []) for name in ("data", "peers")}
+    tools = ("data", "peers", "dali")
+    sizes: dict[str, Any] = {name: measure(f"requirements/{name}.in", []) for name in tools}
     for source in sorted(ROOT.glob("containers/*/requirements-*.in")):
         name = f"{source.parent.name}-{source.stem.removeprefix('requirements-')}"
         links = traits_of(source.parent.name).links.get(name.partition("-")[2])

@@ -31,7 +31,8 @@ def main(args: argparse.Namespace) -> int:
             return f"{framework}: {error.strerror or error}", 15
         return f"{framework}: {path}", 0
 
-    wanted = args.framework or (*environments.frameworks(), *environments.TOOLS)
+    tools = [name for name in environments.TOOLS if name not in environments.ON_DEMAND]
+    wanted = args.framework or (*environments.frameworks(), *tools)
     with ThreadPoolExecutor(max_workers=2) as pool:
         answers = list(pool.map(make, wanted))
     for line, code in answers:

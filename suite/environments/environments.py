@@ -56,7 +56,9 @@ STAMP = "suite-environment.json"
 PYTHON = (3, 11)
 ACCELERATORS = ("cpu", "cuda")  # the other locks are for images (suite/containers/images/wheels.py)
 
-TOOLS = {"data": "sacremoses", "peers": "gensim"}  # environments of tools, and a module of each
+# Environments of tools, and a module of each.
+TOOLS = {"data": "sacremoses", "peers": "gensim", "dali": "nvidia.dali"}
+ON_DEMAND = ("dali",)  # those that are made only when a run needs them
 
 Progress = Callable[[str], None]
 
@@ -78,6 +80,11 @@ class EnvironmentPlan:
     def python(self) -> Path:
         """The interpreter of the finished environment."""
         return self.folder / "bin" / "python"
+
+    @property
+    def packages_folder(self) -> Path:
+        """The folder of its packages, ``site-packages``."""
+        return self.folder / "lib" / f"python{PYTHON[0]}.{PYTHON[1]}" / "site-packages"
 
     @property
     def seconds(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from suite import rules as rulebook
@@ -135,7 +136,6 @@ def prepare_workers(plan: Plan, dataset: Dataset, bundle: Bundle | None = None) 
 
 def _native_workers(plan: Plan, custom: CustomCode, bundle: Bundle | None) -> NativeWorkers:
     python = _python(plan, bundle)
-    _check_loader(plan, python)
     settings = plan.settings
     return NativeWorkers(
         python,
@@ -145,6 +145,7 @@ def _native_workers(plan: Plan, custom: CustomCode, bundle: Bundle | None) -> Na
         custom.pair,
         plan.affinity,
         settings.variables,
+        _loader_packages(plan, python),
     )
 
 
@@ -154,32 +155,48 @@ def _python(plan: Plan, bundle: Bundle | None) -> Path:
         if not python.is_file() or not os.access(python, os.X_OK):
             raise EnvironmentProblem(f"framework.python: expected an interpreter, found {python}")
         return python.absolute()
-    try:
-        return environments.ensure(
+    wheels = _wheels(plan, bundle)
+    return _ensured(
+        plan.key.framework,
+        lambda: environments.ensure(
             plan.key.framework,
             plan.accelerator,
             allow_large=plan.settings.fetch,
             progress=_say,
-            wheels=_wheels(plan, bundle),
-        )
+            wheels=wheels,
+        ),
+    )
+
+
+def _ensured(name: str, ensure: Callable[[], Path]) -> Path:
+    """The interpreter that ``ensure`` returns; a problem of the run where it cannot be made."""
+    try:
+        return ensure()
     except (EnvironmentMissing, LargeDownload) as error:
         raise EnvironmentProblem(str(error)) from error
     except OSError as error:
-        raise StorageProblem(f"the environment of {plan.key.framework} cannot be made: {error}") from error
+        raise StorageProblem(f"the environment of {name} cannot be made: {error}") from error
 
 
-def _check_loader(plan: Plan, python: Path) -> None:
-    """Refuse loader=dali if a native interpreter has no DALI; in a container the worker checks it."""
+def _loader_packages(plan: Plan, python: Path) -> Path | None:
+    """The folder with DALI for loader=dali, made at its first use; None for other loaders.
+
+    A custom interpreter must have its own. In a container the worker finds out.
+    """
     if plan.settings.loader != "dali":
-        return
+        return None
+    if plan.settings.python is None:
+        _ensured("DALI", lambda: environments.ensure_tools("dali", _say))
+        return environments.tools_plan("dali").packages_folder
     code = (
         "from importlib.util import find_spec as f; raise SystemExit(not (f('nvidia') and f('nvidia.dali')))"
     )
     if subprocess.run([str(python), "-s", "-c", code], capture_output=True, check=False).returncode:
         raise EnvironmentProblem(
-            f"loader: expected nvidia.dali in the interpreter of {plan.key.framework}, found none; install "
-            "nvidia-dali-cuda130 in a custom interpreter and set framework.python to it, or use loader=native"
+            "loader: expected nvidia.dali in the interpreter framework.python, found none: install "
+            "nvidia-dali-cuda130 there, or use loader=native"
         )
+    return None
 
 
 def _wheels(plan: Plan, bundle: Bundle | None) -> Path | None:

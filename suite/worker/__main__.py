@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+if "SUITE_PACKAGES" in os.environ:
+    # Last, so that the framework's own packages win; before the framework is imported, because it may import
+    # the namespace package `nvidia`, which DALI's replaces.
+    sys.path.append(os.environ["SUITE_PACKAGES"])
+
 from suite.contract import ConversionJob, Job
 from suite.worker.channel import Channel
 from suite.worker.conversion import run_conversion

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from suite.environments.environments import tools_plan
 from suite.log.model import Record
 from suite.log.reader import read_result
 from tests.end_to_end.command import ROOT, run
@@ -74,6 +75,17 @@ def test_run_with_other_options_is_accepted(overrides: tuple[str, ...], tmp_path
         name, value = option.split("=")
         if "." not in name:
             assert settings[name] == value
+
+
+@pytest.mark.skipif(not tools_plan("dali").ready, reason="no environment: python -m suite environments dali")
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_run_with_dali_beside_the_packages_of_the_framework_is_accepted(
+    framework: str, tmp_path: Path
+) -> None:
+    options = ("repeats=1", "data=real", "loader=dali")
+    record = accepted_run(tmp_path, *options, workload="resnet50", framework=framework)
+    (inside,) = (env for env in record.all("env") if env["side"] == "inside")
+    assert inside["facts"]["decoder"].startswith("nvidia.dali 2")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import resource
 import shutil
 import sys
@@ -308,6 +309,7 @@ def leave(framework: str, loader: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.extend(os.environ.get("SUITE_PACKAGES", "").split())  # as suite/worker/__main__.py does
     command, framework_name, loader_name, *paths = sys.argv[1:]
     commands: dict[str, Callable[..., None]] = {"batches": kept_open()(write), "hold": hold, "leave": leave}
     commands[command](framework_name, loader_name, *map(Path, paths))

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from suite.common.image_reader import AHEAD
+from suite.containers.engines.native import PACKAGES
+from suite.environments.environments import tools_plan
 from tests.end_to_end.command import all_ended
 from tests.equivalence.image_readers import BATCH, FILL, SMALL, STEPS, storages
 from tests.equivalence.interpreters import ROOT, interpreter
@@ -33,15 +35,16 @@ DECODERS = {
 }
 BATCHES = ("train", "infer", "evaluation", "after")
 READERS = tuple(BOUNDS)
+DALI = tools_plan("dali")
 
 
 def python_of(reader: str) -> Path:
     """The interpreter; skips the test if there is none."""
     if reader != "dali":
         return interpreter(reader)
-    if (given := os.environ.get("SUITE_PYTHON_DALI")) is None:
-        pytest.skip("no interpreter with nvidia.dali: set SUITE_PYTHON_DALI")
-    return Path(given)
+    if not DALI.ready:
+        pytest.skip("no environment for DALI: python -m suite environments dali")
+    return interpreter("pytorch")
 
 
 def framework_of(reader: str) -> str:
@@ -53,10 +56,12 @@ def command(reader: str, what: str, *paths: Path) -> list[str]:
     return [str(python_of(reader)), "-m", MODULE, what, framework_of(reader), loader, *map(str, paths)]
 
 
-def environment() -> dict[str, str]:
+def environment(reader: str) -> dict[str, str]:
+    """The variables of the reader's process, which finds DALI as a worker does."""
+    packages = {PACKAGES: str(DALI.packages_folder)} if reader == "dali" else {}
     quiet = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    return kept | quiet | {"PYTHONPATH": str(ROOT)}
+    return kept | quiet | packages | {"PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +78,7 @@ def made(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         file = scratch / f"{reader}.npz"
         argv = command(reader, "batches", folder, file)
         done = subprocess.run(
-            argv, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300, check=False
+            argv, cwd=ROOT, env=environment(reader), capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr[-4000:]
         with np.load(file) as arrays:
@@ -185,7 +190,7 @@ def test_reader_processes_are_counted_and_end_with_reader(reader: str, folder: P
     # As for a worker: TMPDIR is its folder, whose path may be too long for a socket.
     scratch = tmp_path / ("long" * 30)
     scratch.mkdir()
-    settings = environment() | {"TMPDIR": str(scratch)}
+    settings = environment(reader) | {"TMPDIR": str(scratch)}
     with subprocess.Popen(argv, cwd=scratch, env=settings, stdout=subprocess.PIPE, text=True) as holding:
         try:
             assert holding.stdout is not None
@@ -201,7 +206,9 @@ def test_reader_processes_are_counted_and_end_with_reader(reader: str, folder: P
 def test_process_ends_while_images_are_being_decoded(reader: str, folder: Path) -> None:
     """A reader thread that needs the interpreter's lock after its end would hang for ever."""
     argv = command(reader, "leave", folder)
-    done = subprocess.run(argv, cwd=ROOT, env=environment(), capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        argv, cwd=ROOT, env=environment(reader), capture_output=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
 
 

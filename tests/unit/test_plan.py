@@ -370,7 +370,9 @@ def test_worker_gets_the_loader(tmp_path: Path) -> None:
 def test_missing_dali_is_reported_before_a_run() -> None:
     dataset = Dataset("d", "mini", "", 0, 0, None)
     plan = planned(settings("loader=dali", f"framework.python={sys.executable}", workload="alexnet"))
-    with pytest.raises(EnvironmentProblem, match=r"expected nvidia\.dali in the interpreter of pytorch"):
+    with pytest.raises(
+        EnvironmentProblem, match=r"expected nvidia\.dali in the interpreter framework\.python"
+    ):
         prepare.prepare_workers(plan, dataset)
     native = planned(settings(f"framework.python={sys.executable}", workload="alexnet"))
     assert prepare.prepare_workers(native, dataset).custom.python_digest is not None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[3]
+PACKAGES = "SUITE_PACKAGES"  # the variable that suite/worker/__main__.py reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class NativeInputs:
     visible_devices: str | None = None
     processors: frozenset[int] | None = None
     variables: Mapping[str, str] = field(default_factory=dict)  # further ones: framework.variables
+    packages: Path | None = None  # a folder of packages beside those of the interpreter, which come first
 
 
 def worker_environment(scratch: str, cache: str, code: str, threads: int, wait_policy: str) -> dict[str, str]:
@@ -68,6 +70,8 @@ def native_command(inputs: NativeInputs) -> WorkerCommand:
         ),
         **inputs.variables,
     }
+    if inputs.packages is not None:
+        environment[PACKAGES] = str(inputs.packages)
     if inputs.visible_devices is not None:
         environment["CUDA_VISIBLE_DEVICES"] = inputs.visible_devices
     argv = (str(inputs.python), "-s", "-m", "suite.worker")

@@ -69,6 +69,7 @@ class NativeWorkers:
     pair: Path | None = None
     affinity: str | None = None  # processors such as 0-1 that the worker may run on
     variables: Mapping[str, str] = field(default_factory=dict)  # of the environment: framework.variables
+    packages: Path | None = None  # a folder of packages beside those of the interpreter
     _group: cgroup.Cgroup | None = None
     _kills: int = 0
 
@@ -92,6 +93,7 @@ class NativeWorkers:
                 self.visible_devices,
                 processors,
                 self.variables,
+                self.packages,
             )
         )
 
