@@ -23,14 +23,8 @@ __all__ = ["DECODER", "Reader"]
 DECODER = f"nvidia.dali {dali.__version__}"
 
 _LARGEST = 100  # images in a batch of an evaluation
-_INPUTS = (
-    "start",
-    "extent",
-    "size",
-    "flipped",
-    "corner",
-    "shape",
-)  # beside the content: a row for each image
+# Beside the content; each has a row for each image.
+_INPUTS = ("start", "extent", "size", "flipped", "corner", "shape")
 
 
 class Reader(ReadAhead):
