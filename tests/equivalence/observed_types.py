@@ -7,12 +7,13 @@ samples, synthetic data, without compilation, which changes no type; training wi
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
 from suite import workloads
 from suite.contract import Job, Key
-from tests.equivalence.case import load
+from tests.equivalence.case import UNOPTIMISED, load
 
 PHASES = ("train", "infer")
 
@@ -38,6 +39,7 @@ def types_of(workload: str, framework: str, phase: str, precision: str) -> dict[
 def main(arguments: list[str]) -> None:
     """See the module."""
     framework, precision, *names = arguments
+    os.environ["XLA_FLAGS"] = UNOPTIMISED  # types do not depend on what XLA optimises
     for name in names:
         for phase in PHASES:
             print(json.dumps(types_of(name, framework, phase, precision)), flush=True)
