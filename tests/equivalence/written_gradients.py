@@ -6,6 +6,7 @@ under ``<case>/ours`` and ``<case>/plain``. No other test on a processor runs th
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from suite.common.stream import Stream
+from tests.equivalence.case import UNOPTIMISED
 
 # image sides, kernel, stride, padding: first layers of ResNet, AlexNet, VGG and Inception, and an odd one
 CONVOLUTIONS = (
@@ -82,6 +84,7 @@ def with_gradients(function: Callable[..., Any], slopes: Any, *arguments: Any) -
 def main(framework: str, file: str) -> None:
     """See the module."""
     assert framework == "jax"
+    os.environ["XLA_FLAGS"] = UNOPTIMISED  # compilation takes longer than the layers
     import jax
 
     jax.config.update("jax_enable_x64", True)
