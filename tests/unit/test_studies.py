@@ -249,14 +249,17 @@ def test_dry_run_lists_every_cell_and_the_reason_of_those_that_cannot_run(
 
     given = ("--sweep", "gpu_cloud", "--framework", "mxnet", "--results-dir", str(tmp_path), "--dry")
     assert main(["sweep", *given, "runtime=native"]) == 0
-    lines = capfd.readouterr().out.splitlines()
+    printed = capfd.readouterr().out.splitlines()
+    lines = [line for line in printed if re.match(r"(skipped|to run) ", line)]
     assert len(lines) == 16 * 5 * 2 + 9 * 2 + 2 * 3 + 4 + 6
-    assert all(re.match(r"(skipped|to run) ", line) for line in lines)
+    shared = dict(line.split(" ", 1) for line in printed[len(lines) :])  # number: reason
+    assert all(re.fullmatch(r"\[\d+\]", number) for number in shared)
+    reasons = [shared.get(line.split("  ")[-1], line) for line in lines if line.startswith("skipped")]
     for reason in (
         "runtime native cannot enforce a limit",
         "a run measures 100 steps",
         "make preprocess",
         "DISKS",
     ):
-        assert any(line.startswith("skipped") and reason in line for line in lines)
+        assert any(reason in one for one in reasons)
     assert not list(tmp_path.iterdir())
