@@ -97,8 +97,9 @@ def minutes(seconds: float) -> str:
 
 def listing(planned: Sequence[PlannedCell]) -> str:
     """One line for each cell: state, time, title, reason. Reasons of several cells follow, by number."""
-    cells = Counter(one.entry.why for one in planned if one.entry.why)
-    shared = {why: f"[{number}]" for number, why in enumerate((w for w in cells if cells[w] > 1), 1)}
+    counts = Counter(one.entry.why for one in planned if one.entry.why)
+    repeated = [why for why, count in counts.items() if count > 1]
+    shared = {why: f"[{number}]" for number, why in enumerate(repeated, 1)}
     lines = []
     for one in planned:
         state = "to run" if one.to_run else "done" if one.entry.row is not None else one.entry.outcome

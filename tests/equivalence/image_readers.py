@@ -309,7 +309,8 @@ def leave(framework: str, loader: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.extend(os.environ.get("SUITE_PACKAGES", "").split())  # as suite/worker/__main__.py does
+    if "SUITE_PACKAGES" in os.environ:  # as suite/worker/__main__.py does
+        sys.path.append(os.environ["SUITE_PACKAGES"])
     command, framework_name, loader_name, *paths = sys.argv[1:]
     commands: dict[str, Callable[..., None]] = {"batches": kept_open()(write), "hold": hold, "leave": leave}
     commands[command](framework_name, loader_name, *map(Path, paths))
