@@ -32,7 +32,7 @@ class Reader(dali_images.Reader):
     def pipelines(self, batch: int, threads: int) -> list[Any]:
         """See the base."""
         # Colours are interpolated as libjpeg does it; otherwise images differ by 4 grey levels from Pillow's.
-        # Without affine DALI binds no thread to a core: the operating system places those of both pipelines.
+        # Without affine DALI binds no thread to a core: the operating system schedules all.
         decoder = {"hw_decoder_load": _HARDWARE, "jpeg_fancy_upsampling": True, "affine": False}
         each = max(1, threads // _PIPELINES)
         return [
