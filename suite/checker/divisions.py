@@ -39,6 +39,14 @@ def files_unchanged(c: HeaderContext) -> Iterator[Fault]:
         yield Fault(f"{c.location}.encoding", "unchanged files", c.conversion.encoding)
 
 
+@header_rule("DIV-017", declarable=True)
+def compiled_by_the_run(c: HeaderContext) -> Iterator[Fault]:
+    """The run compiles its code itself: nothing that an earlier run left could change it."""
+    found = c.header["settings"].get("reuse_compiled", False)
+    if found is not False:
+        yield Fault("header, data.settings.reuse_compiled", "false", found)
+
+
 @header_rule("DIV-003", declarable=True)
 def soak_and_tail(c: HeaderContext) -> Iterator[Fault]:
     """The soak has the length of the rules."""

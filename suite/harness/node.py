@@ -37,7 +37,7 @@ class Node:
         self._connection = connection
         self._address = {"address": connection.address, "interface": interface}
         # Folders of nodes that share a file system are apart: locks may not hold between machines.
-        self._scratch = Scratch(run.plan.scratch_root / f"node-{number}")
+        self._scratch = Scratch(run.plan.scratch_root / f"node-{number}", run.plan.compiled)
         self._debug = run.plan.settings.results_dir / f"{run.plan.run_id}.debug" / f"node-{number}"
         self._devices = Devices(run.plan.device_ids)
         self._worker: LocalProcess | None = None
@@ -64,6 +64,8 @@ class Node:
                     self._carry_out(message)
         finally:
             self._end()
+            with contextlib.suppress(OSError):  # the run does not need it
+                self._scratch.keep_compiled()
             self._scratch.remove()
             clean_debug_files(self._debug)
             clean_debug_files(self._debug.parent)

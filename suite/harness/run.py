@@ -217,6 +217,8 @@ def _run_repeat(session: Session, repeat: int) -> Completed:
     run = run_quality if session.plan.settings.mode == "quality" else run_throughput
     done = run(session, repeat)
     session.progress.finished(repeat, _describe(session.plan, done), done.window_ns / 1e9)
+    if repeat == 0:
+        session.keep_compiled()
     if repeat == 0 and session.plan.fingerprint:
         take_fingerprint(session)
         session.progress.ended()

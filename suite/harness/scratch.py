@@ -10,15 +10,19 @@ import tempfile
 import threading
 from pathlib import Path
 
+_CACHE = "cache"  # the folder that suite.containers.engines.workers gives to compilers
+
 
 class Scratch:
     """The scratch folder of one run, made at the first use below ``parent``.
 
-    The process holds a lock on it: the next run removes the folder of a killed run.
+    The process holds a lock on it: the next run removes the folder of a killed run. Its folder ``cache`` is
+    for what workers compile. It begins as a copy of ``compiled``, if that is given.
     """
 
-    def __init__(self, parent: Path) -> None:
+    def __init__(self, parent: Path, compiled: Path | None = None) -> None:
         self._parent = parent
+        self._compiled = compiled
         self._root: Path | None = None
         self._lock = -1
         self._removing = threading.Lock()
@@ -31,9 +35,16 @@ class Scratch:
             made = Path(tempfile.mkdtemp(prefix="new-", dir=self._parent))
             self._lock = _locked(made)
             self._root = made.rename(made.with_name("run-" + made.name.removeprefix("new-")))
+            if self._compiled is not None:
+                _copy_missing(self._compiled, self._root / _CACHE)
         folder = self._root / name
         folder.mkdir(exist_ok=True)
         return folder
+
+    def keep_compiled(self) -> None:
+        """Add to ``compiled`` what the workers compiled. Raises OSError."""
+        if self._compiled is not None and self._root is not None:
+            _copy_missing(self._root / _CACHE, self._compiled)
 
     def remove(self) -> None:
         """Remove the folder if it was made.
@@ -55,6 +66,23 @@ def clean_debug_files(folder: Path) -> None:
             path.unlink()
     with contextlib.suppress(OSError):  # it contains something, or does not exist
         folder.rmdir()
+
+
+def _copy_missing(source: Path, target: Path) -> None:
+    """Copy the files below ``source`` that ``target`` lacks.
+
+    Symbolic links, which may lead outside, are left out. Other runs may do the same at this time: a file
+    appears in ``target`` whole.
+    """
+    for folder, _, names in os.walk(source):
+        into = target / Path(folder).relative_to(source)
+        into.mkdir(parents=True, exist_ok=True)
+        for path in (Path(folder) / name for name in names):
+            if path.is_symlink() or not path.is_file() or (into / path.name).exists():
+                continue
+            part = into / f".{path.name[:100]}.{os.getpid()}"
+            shutil.copy2(path, part)
+            part.rename(into / path.name)
 
 
 def _sweep(parent: Path) -> None:

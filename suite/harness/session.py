@@ -48,7 +48,7 @@ class Session:
     pid: int = 0  # of the worker, in this pid namespace
 
     def __post_init__(self) -> None:
-        self._scratch = Scratch(self.plan.scratch_root)
+        self._scratch = Scratch(self.plan.scratch_root, self.plan.compiled)
 
     @property
     def plan(self) -> Plan:
@@ -108,6 +108,10 @@ class Session:
         """The file for the bounded debug text of a worker: beside the result, never in it."""
         self.debug_dir.mkdir(parents=True, exist_ok=True)
         return self.debug_dir / f"worker-{repeat}.log"
+
+    def keep_compiled(self) -> None:
+        """Keep what the workers compiled for later runs, if they are to reuse it. Raises OSError."""
+        self._scratch.keep_compiled()
 
     def clean(self) -> None:
         """Remove the scratch folder and empty debug files; other debug files stay."""

@@ -17,7 +17,14 @@ def require_loadable(settings: Settings, key: Key) -> None:
             f"phase: expected train or infer, found {key.phase}: {key.workload} reads no image files, its "
             "batches come from memory"
         )
-    for option, usual in (("precision", "fp32"), ("pair", None), ("fast", True), ("hyper", {})):
+    of_model: dict[str, object] = {
+        "precision": "fp32",
+        "pair": None,
+        "fast": True,
+        "hyper": {},
+        "reuse_compiled": False,
+    }
+    for option, usual in of_model.items():
         if (found := getattr(settings, option)) != usual:
             raise BadConfiguration(f"{option}: a load has no model; leave it out, found {found}")
     for option in ("batch_max", "min_seconds"):

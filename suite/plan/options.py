@@ -207,6 +207,11 @@ RUN_OPTIONS = (
         "fingerprint", "untimed steps after repeat 0 that others can recompute; required in closed",
         switch=True, default=True,
     ),
+    Option(
+        "reuse_compiled",
+        "start from what earlier runs compiled and tuned, kept in `CACHE_DIR/compiled`, and keep what this "
+        "one compiles; a difference from closed", switch=True,
+    ),
     Option("telemetry", "sample counters beside the run; required in closed", switch=True, default=True),
     DRY,
     FETCH,

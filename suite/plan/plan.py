@@ -76,6 +76,13 @@ class Plan:
         return self.settings.fingerprint and self.settings.mode == "throughput" and self.kind == BENCHMARK
 
     @property
+    def compiled(self) -> Path | None:
+        """The folder of compiled code that the run starts from and adds to; None: it compiles afresh."""
+        if not self.settings.reuse_compiled:
+            return None
+        return self.settings.cache_dir / "compiled" / self.key.framework
+
+    @property
     def scratch_root(self) -> Path:
         """Where workers may write: in a conversion on the disk of its target, else in the cache."""
         if self.kind == CONVERSION:

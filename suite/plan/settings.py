@@ -76,6 +76,7 @@ class Settings:
     fetch: bool
     dry: bool
     telemetry: bool
+    reuse_compiled: bool
     fingerprint: bool
     hyper: Mapping[str, str]
     data_root: Path

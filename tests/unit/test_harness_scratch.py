@@ -53,6 +53,28 @@ def test_scratch_of_killed_run_is_removed_and_of_living_run_kept(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_later_scratch_starts_from_what_an_earlier_one_compiled(tmp_path: Path) -> None:
+    compiled, outside = tmp_path / "compiled", tmp_path / "outside"
+    outside.write_text("not of the worker")
+    first = Scratch(tmp_path / "cache", compiled)
+    cache = first.folder("cache")
+    (cache / "inductor" / "ab").mkdir(parents=True)
+    (cache / "inductor" / "ab" / "kernel.py").write_text("first")
+    (cache / "link").symlink_to(outside)
+    first.keep_compiled()
+    first.remove()
+    second = Scratch(tmp_path / "cache", compiled)
+    kernel = second.folder("cache") / "inductor" / "ab" / "kernel.py"
+    assert kernel.read_text() == "first"
+    kernel.write_text("second")
+    (kernel.parent / "other.py").write_text("second")
+    second.keep_compiled()
+    second.remove()
+    kept = {path: path.read_text() for path in compiled.rglob("*") if path.is_file()}
+    folder = compiled / "inductor" / "ab"
+    assert kept == {folder / "kernel.py": "first", folder / "other.py": "second"}
+
+
 def test_concurrent_removals_close_the_lock_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both_inside = threading.Barrier(2)
     closed: list[int] = []

@@ -156,8 +156,8 @@ class ContainerWorkers:
         cache = scratch.parent / "cache"
         cache.mkdir(exist_ok=True)
         if os.geteuid() == 0:
-            for folder in (scratch.parent, scratch, cache):
-                os.chown(folder, *self.user)
+            for path in (scratch.parent, scratch, cache, *cache.rglob("*")):
+                os.chown(path, *self.user, follow_symlinks=False)
         inputs = ContainerInputs(
             image=self.image,
             name=self.name(repeat),

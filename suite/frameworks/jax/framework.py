@@ -72,8 +72,10 @@ class Framework(BaseFramework):
             "jax_cpu_enable_async_dispatch": False,  # on the CPU a step has completed when its call returns
             "jax_enable_x64": job.key.precision == "fp64",
             "jax_default_matmul_precision": "tensorfloat32" if job.key.precision == "tf32" else "highest",
-            # The repeats of a run share compiled programs.
+            # The repeats of a run share compiled programs. With XLA's own caches this folder's path would be
+            # part of their keys, so that no later run (reuse_compiled) would find them.
             "jax_compilation_cache_dir": f"{cache}/jax" if cache else None,
+            "jax_persistent_cache_enable_xla_caches": "",
             "jax_persistent_cache_min_compile_time_secs": 0.0,
             "jax_persistent_cache_min_entry_size_bytes": -1,
         }
