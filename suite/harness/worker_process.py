@@ -240,7 +240,8 @@ class WorkerProcess:
                 break
             rank, text = self._rank_of(node, line)
             event = self._parse(text)
-            if event["event"] == "fault" or (event["event"] == "ended" and event["status"] != STRANDED):
+            failed = event["event"] == "ended" and event["status"] != STRANDED
+            if failed or event["event"] in ("fault", "phase"):
                 try:
                     self._checked_event(rank, text)
                 except WorkerFailure as failure:

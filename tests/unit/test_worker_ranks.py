@@ -45,6 +45,8 @@ job = channel.configuration["job"]
 group = Group.of(job["rank"], channel.configuration["peers"])
 channel.send("hello", facts={"pid": os.getpid(), "cores": sorted(os.sched_getaffinity(0)), **job})
 channel.wait("begin")
+if job["mode"] == "strands" and job["rank"] == 1:
+    time.sleep(0.3)  # its phase comes after rank 0 has ended
 channel.phase("setup")
 try:
     if job["mode"] == "exits" and job["rank"] == 1:
@@ -61,7 +63,7 @@ try:
     if job["mode"] == "strands" and job["rank"] == 0:
         raise LostRank
     if job["mode"] == "strands":
-        time.sleep(0.5)
+        time.sleep(0.2)
         raise SystemExit(7)
     if job["mode"] == "hangs":
         if job["rank"] == 1:
