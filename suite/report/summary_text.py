@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SHORT_ID = 8  # characters at the end of a run id
 _LONGEST = 60  # characters of a setting
 _LONGEST_LINE = 400
+_MOST_COLUMNS = 3  # of settings without a column of their own kind; more become footnotes
 _GAP = 2  # columns between columns
 _BEFORE_RUN_ID = 4  # figures that are more important than the whole run id
 _BAD = ("rejected", "withdrawn", "OOM", "aborted", "incomplete", "error")
@@ -88,6 +89,8 @@ def _print_table(table: Table, console: Console) -> None:
         console.print(Text(("all: " if len(table.rows) > 1 else "") + ", ".join(shared)))
     figures, left_out = _fitting(table, differing, console.width)
     console.print(_rich_table(table, differing, figures))
+    for number, text in enumerate(_footnotes(table), 1):
+        console.print(Text(f"[{number}] {foldable(text, _LONGEST_LINE)}"))
     for row in table.rows:
         if row.why or row.ranks:
             line = "; ".join(filter(None, (f"{row.status}: {row.why}" if row.why else "", row.ranks)))
@@ -163,9 +166,12 @@ def _settings(table: Table) -> Iterator[_Setting]:
     yield _Setting("runtime", lambda row: _text(row.runtime), "runtime {}")
     yield _Setting("image", lambda row: _text(row.image.name), "image {}")
     yield _Setting("limits", lambda row: _text(row.limits_text), "limits: {}")
-    others = {name for row in table.rows for name in row.settings} - set(_STATED)
-    for name in sorted(others):
-        yield _of_setting(name, "")
+    others = _further_settings(table)
+    if len(others) > _MOST_COLUMNS:
+        numbers = {text: f"[{number}]" for number, text in enumerate(_footnotes(table), 1)}
+        yield _Setting("further", lambda row: numbers.get(_together(row, others), ""))
+    else:
+        yield from (_of_setting(name, "") for name in others)
     yield _Setting("rules", lambda row: _text(row.rules), "rules {}")
     yield _Setting("submitter", lambda row: _text(row.submitter), "submitted by {}")
     yield _Setting("system", lambda row: _text(row.system), "system {}")
@@ -178,6 +184,25 @@ def _of_key(name: str, phrase: str = "{}", head: str = "") -> _Setting:
 
 def _of_setting(name: str, phrase: str, default: str = "") -> _Setting:
     return _Setting(_text(name), lambda row: _text(row.settings.get(name)), phrase, default)
+
+
+def _further_settings(table: Table) -> list[str]:
+    """The names of the settings that differ between the rows and have no column of their own kind."""
+    names = sorted({name for row in table.rows for name in row.settings} - set(_STATED))
+    return [name for name in names if len({_text(row.settings.get(name)) for row in table.rows}) > 1]
+
+
+def _footnotes(table: Table) -> list[str]:
+    """The further settings of rows that have some, each text once; empty where each has a column."""
+    names = _further_settings(table)
+    if len(names) <= _MOST_COLUMNS:
+        return []
+    return [text for text in dict.fromkeys(_together(row, names) for row in table.rows) if text]
+
+
+def _together(row: ResultRow, names: Sequence[str]) -> str:
+    texts = {name: _text(row.settings.get(name)) for name in names}
+    return ", ".join(f"{_text(name)}={text}" for name, text in texts.items() if text)
 
 
 def _text(value: Any) -> str:

@@ -214,6 +214,19 @@ def test_what_rows_share_is_said_once_and_what_differs_is_a_column(width: int) -
     assert "100,000 samples/s" in first
 
 
+def test_many_settings_that_differ_are_footnotes() -> None:
+    """A column for each would leave no room for the others."""
+    ours = {"collective": "nccl", "fingerprint": False, "reuse_compiled": True, "variables.NCCL_X": "0"}
+    rows = [
+        row(settings={"threads": 1, "fingerprint": True}),
+        row(settings={"threads": 1, **ours}, run_id="2-b"),
+    ]
+    lines = shown(rows, 120).splitlines()
+    assert any(line.split()[:1] == ["further"] for line in lines)
+    assert "[1] collective=nccl, fingerprint=false, reuse_compiled=true, variables.NCCL_X=0" in lines
+    assert "[2] fingerprint=true" in lines
+
+
 def test_rows_are_in_the_order_of_their_numbers() -> None:
     rows = [row(key={**row().key, "batch_per_device": batch}, run_id=f"{batch}") for batch in (256, 1024, 64)]
     (table,) = tables_of(rows)
