@@ -14,7 +14,8 @@ from pathlib import Path
 
 import suite
 
-(folder,) = Path("submissions").rglob("*-gnmt-pytorch-train-bf16-*")
+machine = Path("submissions/suite-reference/results/h200-virtual-machine")
+(folder,) = machine.rglob("*-gnmt-pytorch-train-bf16-*")
 result = suite.load(folder)
 result
 
@@ -74,7 +75,7 @@ samples.groupby("at")[["utilisation_percent", "power_mw", "temperature_c"]].mean
 # `suite.load` of any other folder returns all results below it. `table` has one row for each:
 
 # %%
-results = suite.load("submissions/suite-reference/results/h200-virtual-machine/ncf")
+results = suite.load(machine / "ncf")
 results.table[["workload", "phase", "precision", "batch", "accepted", "throughput_per_s", "cv_percent"]]
 
 # %% [markdown]

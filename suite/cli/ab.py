@@ -5,9 +5,8 @@ run``; with three parts, the first applies to both sides:
 
   python -m suite ab workload=ncf framework=pytorch -- framework.threads=1 -- framework.threads=2
 
-Both leave a result. They are trials: of two runs on one machine at the same time only one can be submitted
-(REG-008). Exit codes: those of ``compare`` if both runs complete (0, 1, 5, 6), else that of ``run`` for the
-failed one.
+Both leave a result. They are trials, no attempts at a closed result. Exit codes: those of ``compare`` if both
+runs complete (0, 1, 5, 6), else that of ``run`` for the failed one.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ def _refuse_unfit(side: str, settings: Settings) -> None:
         raise Unsupported(f"{side}: nodes: expected 1, found {settings.nodes}; compare two results instead")
     if settings.purpose == "submission":
         raise BadConfiguration(
-            f"{side}: purpose: expected trial: of two interleaved runs only one could be submitted"
+            f"{side}: purpose: expected trial: the runs of a comparison are no attempts at a closed result"
         )
 
 

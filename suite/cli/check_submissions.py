@@ -1,6 +1,7 @@
 """``python -m suite check-submissions``: check everything under ``submissions/``.
 
-The layout, each log against the rules, each system description, and that log, description and folder agree.
+The layout, each log against the rules, each system description, that log, description and folder agree, and
+each scaling set.
 Exit codes: 0 accepted, 1 rejected, 2 error, also where the checker failed over one result and judged the
 others, 3 instead of 0 with ``--strict`` where there are flags.
 """
@@ -8,6 +9,7 @@ others, 3 instead of 0 with ``--strict`` where there are flags.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from suite.cli.guard import UsageError
 
@@ -18,4 +20,31 @@ def main(args: argparse.Namespace) -> int:
 
     if not args.submissions.is_dir():
         raise UsageError(f"expected a folder of submissions, found none at {args.submissions}")
-    return check_all(args.submissions, strict=args.strict)
+    code = check_all(args.submissions, strict=args.strict)
+    rejected = _check_sets(args.submissions)
+    return code if code in (1, 2) or not rejected else 1
+
+
+def _check_sets(root: Path) -> bool:
+    """Check the scaling sets under ``root`` and print what is found; whether a finding rejects."""
+    from suite.compare.submitted_sets import check_submitted_sets
+    from suite.log.safe import safe
+    from suite.log.units import count
+    from suite.submissions.text import finding_line
+
+    sets, stray = check_submitted_sets(root)
+    findings = [
+        (safe(one.folder.relative_to(root).as_posix()), found) for one in sets for found in one.findings
+    ]
+    findings += [("", found) for found in stray]
+    for where, found in findings:
+        if found.severity != "info":
+            print(finding_line(found, where))
+    rejects = sum(found.severity == "reject" for _, found in findings)
+    withdrawn = sum(one.withdrawn for one in sets)
+    if sets or stray:
+        print(
+            f"{count(len(sets), 'scaling set')}: {rejects} rejecting findings"
+            + (f", {withdrawn} with a withdrawn run" if withdrawn else "")
+        )
+    return rejects > 0

@@ -2,6 +2,7 @@
 
 A setting with numbers that differs (batch, devices, threads) is the horizontal axis; otherwise the results
 are ordered by value. Results that must not be compared have figures of their own, below each other in a file.
+Folders of scaling sets (results/sets/<id>) are drawn as ``scale`` does, without a metric.
 Exit codes: 0; 2 nothing to draw, the file exists or cannot be written, or no font for PNG.
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from suite.cli.guard import UsageError, progress, relative
 from suite.log.safe import safe
+from suite.log.units import count
 
 if TYPE_CHECKING:
     from suite.figures.results import Measured
@@ -30,6 +32,7 @@ _MOST = 12  # results of a metric that draws each result by itself
 def main(args: argparse.Namespace) -> int:
     """Draw and name the file; the exit code as above."""
     from suite.compare.comparable import COMPARE_TASKS
+    from suite.compare.scaling_set import is_set
     from suite.figures.results import METRICS, figures
     from suite.figures.svg import stacked
     from suite.sandbox.sandbox import Sandbox
@@ -40,19 +43,21 @@ def main(args: argparse.Namespace) -> int:
     if args.out is not None:
         check_name(args.out, "--out", may_exist=args.force)
     with Sandbox(COMPARE_TASKS) as sandbox:
-        found = {one: path for one, path in _results(sandbox, args.results_dir) if _asked(one, args)}
-        if not any(one.row for one in found):
-            raise UsageError(
-                "expected at least one accepted result, found none; `make summary` lists the results"
-            )
-        if args.metric in METRICS:
-            drawn = figures(found, args.metric)
+        if all(map(is_set, args.results_dir)):
+            drawn, name = [_scaling(sandbox, path) for path in args.results_dir], "scaling"
+            title = count(len(drawn), "scaling set")
         else:
-            drawn = _curves(sandbox, found, args.metric)
-    if not drawn:
-        raise UsageError(f"no result has the metric {args.metric}{_why(found, args.metric)}")
-    out = args.out or _free(_FOLDER / f"{args.metric}.svg", args.force)
-    content = encoded(stacked(drawn, f"{args.metric} of {len(found)} results"), out)
+            found = {one: path for one, path in _results(sandbox, args.results_dir) if _asked(one, args)}
+            if not any(one.row for one in found):
+                raise UsageError(
+                    "expected at least one accepted result, found none; `make summary` lists the results"
+                )
+            name, title = args.metric, f"{args.metric} of {len(found)} results"
+            drawn = figures(found, name) if name in METRICS else _curves(sandbox, found, name)
+            if not drawn:
+                raise UsageError(f"no result has the metric {name}{_why(found, name)}")
+    out = args.out or _free(_FOLDER / f"{name}.svg", args.force)
+    content = encoded(stacked(drawn, title), out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("wb" if args.force else "xb") as file:
@@ -61,6 +66,19 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot write {out}: {error.strerror or error}") from error
     print(out)
     return 0
+
+
+def _scaling(sandbox: Sandbox, folder: Path) -> Figure:
+    """The figure of an accepted scaling set."""
+    from suite.compare.scaling import check_set
+    from suite.figures.scaling import scaling
+
+    verdict, checked = check_set(sandbox, folder)
+    if checked is None or not verdict.accepted:
+        raise UsageError(
+            f"{safe(folder)}: expected an accepted scaling set; `make check RESULT=…` says why not"
+        )
+    return scaling(checked)
 
 
 def _why(found: Iterable[Measured], metric: str) -> str:

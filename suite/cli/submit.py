@@ -1,42 +1,41 @@
 """``python -m suite submit``: check a result and package it as a submission, with a system description.
 
-The submission is a folder under submissions/<submitter>/. Exit codes: 0, 1 the result is rejected, 2
-something is missing, exists already, or the user declined.
+A scaling set (results/sets/<id>) is packaged with all its runs. The submission is a folder under
+submissions/<submitter>/. Exit codes: 0, 1 the result is rejected, 2 something is missing, exists already, or
+the user declined.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from suite.cli.guard import UsageError
+
+if TYPE_CHECKING:
+    from suite.log.model import Record
+    from suite.submissions.signing.keys import PrivateKey
+
+    Described = dict[Path, tuple[Record, dict[str, Any]]]
 
 
 def main(args: argparse.Namespace) -> int:
     """Package the result; the exit code as above."""
-    from suite.cli.archives import result_problem
+    from suite.compare.scaling_set import is_set
     from suite.submissions import package as submission
     from suite.submissions import system
-    from suite.submissions.identifying import identifying_facts
-    from suite.submissions.signing import keys
     from suite.submissions.text import finding_line
 
     try:
         if (problem := system.submitter_problem(args.submitter)) is not None:
             raise system.SystemProblem(problem)
-        if (problem := result_problem(args.result)) is not None:
-            raise UsageError(f"expected a result's folder, found {problem}")
-        record = submission.load_accepted(args.result)
-        beside = args.result / "system.json"
-        source = args.system or (beside if beside.is_file() else None)
-        stated = system.read_statement(source) if source else {}
-        description = _describe(record, args.submitter, stated)
-        key = None if args.key is None else keys.read(args.key.expanduser())
-        if not _agreed(identifying_facts(record, description, None if key is None else key.public), args.yes):
-            raise UsageError("nothing was written")
-        entry = submission.package_result(args.result, record, description, args.submissions, key)
+        if is_set(args.result):
+            _submit_set(args)
+        else:
+            _submit_result(args)
     except submission.Rejected as rejected:
         for found in rejected.findings:
             print(finding_line(found, ""), file=sys.stderr)
@@ -44,10 +43,53 @@ def main(args: argparse.Namespace) -> int:
         return 1
     except OSError as error:
         raise UsageError(f"cannot write the submission: {error.strerror}: {error.filename}") from error
+    return 0
+
+
+def _submit_result(args: argparse.Namespace) -> None:
+    from suite.cli.archives import result_problem
+    from suite.submissions import package as submission
+
+    if (problem := result_problem(args.result)) is not None:
+        raise UsageError(f"expected a result's folder, found {problem}")
+    record = submission.load_accepted(args.result)
+    described, key = _described(args, {args.result: record})
+    entry = submission.package_result(args.result, record, described[args.result][1], args.submissions, key)
     print(f"submission: {entry.folder}")
     if entry.assurance is not None:
         print(f"assurance: {entry.assurance.level}; for the next level: {entry.assurance.missing}")
-    return 0
+
+
+def _submit_set(args: argparse.Namespace) -> None:
+    from suite.compare.submitted_sets import package_set, records_of
+
+    folder = args.result if args.result.is_dir() else args.result.parent
+    described, key = _described(args, records_of(folder))
+    print(f"submission: {package_set(folder, described, args.submissions, key)}, with {len(described)} runs")
+
+
+def _described(
+    args: argparse.Namespace, records: Mapping[Path, Record]
+) -> tuple[Described, PrivateKey | None]:
+    """Each record with its system description, and the key, after the user agreed to what they disclose."""
+    from suite.submissions import system
+    from suite.submissions.identifying import identifying_facts
+    from suite.submissions.signing import keys
+
+    beside = args.result / "system.json"
+    source = args.system or (beside if beside.is_file() else None)
+    stated = system.read_statement(source) if source else {}
+    described: Described = {}
+    facts: dict[tuple[str, str], None] = {}
+    key = None if args.key is None else keys.read(args.key.expanduser())
+    for run, record in records.items():
+        description, stated = _describe(record, args.submitter, stated)
+        described[run] = (record, description)
+        rows = identifying_facts(record, description, None if key is None else key.public)
+        facts |= dict.fromkeys(rows)  # what several runs of a set share is shown once
+    if not _agreed(list(facts), args.yes):
+        raise UsageError("nothing was written")
+    return described, key
 
 
 def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
@@ -71,15 +113,18 @@ def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
         return False
 
 
-def _describe(record: Any, submitter: str, stated: dict[str, Any]) -> dict[str, Any]:
-    """The system description; missing facts are asked for on a terminal."""
+def _describe(
+    record: Record, submitter: str, stated: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The system description, and ``stated`` with the missing facts, which are asked for on a terminal."""
     from suite.submissions import system
 
     try:
-        return system.describe(record, submitter, stated)
+        return system.describe(record, submitter, stated), stated
     except system.MissingFacts as missing:
         if sys.stdin.isatty() and sys.stderr.isatty():
-            return system.describe(record, submitter, stated | ask(missing.names))
+            stated = stated | ask(missing.names)
+            return system.describe(record, submitter, stated), stated
         problem = system.SystemProblem(str(missing))
         problem.add_note(
             "\n`make system RESULT=… OUT=system.toml` writes a file with these lines. Fill them in, and "

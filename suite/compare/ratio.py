@@ -22,7 +22,10 @@ _MAX_LOG = 700.0  # beyond it exp() overflows
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """B over A. ``detectable`` is the relative difference that is detected with a power of 80 %."""
+    """B over A. ``detectable`` is the relative difference that is detected with a power of 80 %.
+
+    ``freedom`` 0: of one pair of values, whose interval has no bounds.
+    """
 
     value: float
     low: float  # of the 95 % interval
@@ -58,12 +61,14 @@ def paired(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENC
     """The ratio of the mean of ``b`` to that of ``a``, whose values were measured together one by one.
 
     The differences b_r - a_r, each value relative to the mean of its side, are one sample: what slows both
-    repeats r cancels (Student's paired t). Raises ValueError for unequal lengths, fewer than two values on a
-    side, or values that are not positive.
+    repeats r cancels (Student's paired t). Raises ValueError for unequal lengths, no values, or values that
+    are not positive.
     """
     if len(a) != len(b):
         raise ValueError(f"expected paired values, found {len(a)} and {len(b)} values")
     differences = [y - x for x, y in zip(_relative(a), _relative(b), strict=True)]
+    if len(differences) == 1:
+        return Ratio(b[0] / a[0], 0.0, math.inf, 0.0, math.inf)
     _, square = _mean_and_square(differences)
     return _ratio(_log_of_means(a, b), math.sqrt(square), len(a) - 1, confidence)
 

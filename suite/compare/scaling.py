@@ -16,7 +16,16 @@ from typing import Any
 
 from suite.checker.sandboxed import VerdictSummary, ended_verdict, limit_finding
 from suite.compare.ratio import Ratio, paired
-from suite.compare.scaling_set import FILE, INDEPENDENT, SINGLE, SYNCHRONOUS, WEAK, Group, ScalingSet
+from suite.compare.scaling_set import (
+    FILE,
+    INDEPENDENT,
+    SINGLE,
+    SYNCHRONOUS,
+    WEAK,
+    Group,
+    ScalingSet,
+    run_folder,
+)
 from suite.contract import INDEPENDENT as NO_EXCHANGE
 from suite.log.finding import Defect, Finding
 from suite.log.safe import safe
@@ -91,7 +100,7 @@ def rules() -> Mapping[str, Mapping[str, str]]:
 def check_set(sandbox: Sandbox, path: Path) -> tuple[VerdictSummary, CheckedSet | None]:
     """The verdict on the set in ``path``, and its figures; None for a set that cannot be read.
 
-    The runs are looked up in the folder that holds the folder of the sets.
+    The runs are looked up where :func:`suite.compare.scaling_set.run_folder` says.
     """
     folder = path.parent if path.name == FILE else path
     try:
@@ -102,13 +111,12 @@ def check_set(sandbox: Sandbox, path: Path) -> tuple[VerdictSummary, CheckedSet 
         unreadable = [Defect(**defect) for defect in answer["defects"]]
         return _verdict(folder, unreadable, "the set cannot be read"), None
     found = ScalingSet.of_dict(answer["set"])
-    results = folder.absolute().parent.parent
     defects: list[_OfGroup] = []
     checked: dict[int, dict[str, ArmData]] = {}
     for group in found.groups:
         arms = checked.setdefault(group.devices, {})
         for name, arm in group.arms.items():
-            data, problem = _arm_data(sandbox, results / arm.run_id)
+            data, problem = _arm_data(sandbox, run_folder(folder, found.workload, arm.run_id))
             if data is not None and data["sha256"] == arm.sha256:
                 arms[name] = data
                 continue

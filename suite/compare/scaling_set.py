@@ -2,7 +2,9 @@
 
 A group consists of the arms for one number N of devices, measured interleaved: a ``single`` device beside
 idle ones, N ``independent`` replicas and, in training, N ``synchronous`` ranks that exchange gradients. Every
-arm is an ordinary result beside the set. The file holds no measured number: all are computed from the logs.
+arm is an ordinary result beside the set. Among the submissions the set is in
+``<submitter>/sets/<system>/<id>``, and its runs are where other submissions are. The file holds no measured
+number: all are computed from the logs.
 """
 
 from __future__ import annotations
@@ -107,6 +109,15 @@ class ScalingSet:
 def _explained(fields: dict[str, Any], why: str) -> dict[str, Any]:
     own = {name: value for name, value in fields.items() if name != "groups"}
     return {**fields, "reasons": dict.fromkeys(null_paths(own), why)}
+
+
+def run_folder(folder: Path, workload: str, run_id: str) -> Path:
+    """Where the run ``run_id`` of the set in ``folder`` is: beside the folder of sets, or a submission."""
+    sets, above, submitter = folder.absolute().parents[:3]
+    if sets.name == SETS or above.name != SETS:
+        return above / run_id
+    results, practice = (submitter / tree / sets.name / workload / run_id for tree in ("results", "practice"))
+    return practice if practice.is_dir() else results
 
 
 def is_set(path: Path) -> bool:

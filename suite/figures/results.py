@@ -67,7 +67,7 @@ AXES = {
 }
 _WITH_IDEAL = ("devices", "threads", "cpus")
 _LOG_ABOVE = 8.0  # last over first value of a horizontal axis that is logarithmic
-_INTERVAL = "intervals: 95 %, Student t over five repeats"
+_INTERVAL = "intervals: 95 %, Student t over the repeats"
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # each is itself, so that it can be a key

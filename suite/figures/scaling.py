@@ -23,7 +23,12 @@ def scaling(checked: CheckedSet) -> Figure:
     series = [Series("ideal: N single devices", ideal, Style("currentColor", STYLES[6].marker, "1 4"))]
     for name, (said, style) in _ARMS.items():
         shares = [(float(one.devices), one.shares[name]) for one in checked.figures if name in one.shares]
-        points = [Point(count, 100 * one.value, 100 * one.low, 100 * one.high) for count, one in shares]
+        points = [
+            Point(count, 100 * one.value, 100 * one.low, 100 * one.high)
+            if one.freedom
+            else Point(count, 100 * one.value)
+            for count, one in shares
+        ]
         if points:
             series.append(Series(said, (Point(1.0, 100.0), *points), style))
     ticks = (1.0, *counts)

@@ -20,6 +20,9 @@ ON_PROCESSORS = (
 )
 
 
+_ONE_ROUND = "no intervals: the set has one round, which has no spread; REPEATS=2 or more state one"
+
+
 def heading(checked: CheckedSet) -> str:
     """One line: what was measured, on which device, weak or strong."""
     found, arm = checked.set, _first_arm(checked)
@@ -35,7 +38,9 @@ def heading(checked: CheckedSet) -> str:
 def notes(checked: CheckedSet) -> list[str]:
     """What a reader of the table must know, one sentence each."""
     arm = _first_arm(checked)
-    lines = ["intervals: 95 %, Student's t over the rounds, whose repeats are paired"]
+    lines = [_ONE_ROUND]
+    if all(one.efficiency.freedom for one in checked.figures):
+        lines = ["intervals: 95 %, Student's t over the rounds, whose repeats are paired"]
     if checked.set.scaling != WEAK:
         lines.append("contention includes what the smaller batch per device costs")
     if checked.set.cause is not None:
@@ -85,7 +90,13 @@ def _group_rows(one: GroupFigures, accepted: bool) -> Iterator[list[str]]:
 def _interval(ratio: Ratio | None) -> str:
     if ratio is None:
         return ""
-    return f"{100 * ratio.value:.1f} % [{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]"
+    interval = f" [{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]" if ratio.freedom else ""
+    return percent(ratio.value) + interval
+
+
+def percent(share: float) -> str:
+    """A share as the table states it, such as 97.9 %."""
+    return f"{round(100 * share, 1) + 0.0:.1f} %"  # + 0.0: no negative zero
 
 
 def _short(metric: Metric) -> str:
@@ -181,7 +192,9 @@ def to_json(checked: CheckedSet) -> str:
     return json.dumps(value, indent=2) + "\n"
 
 
-def _ratio(ratio: Ratio) -> dict[str, float]:
+def _ratio(ratio: Ratio) -> dict[str, Any]:
+    if not ratio.freedom:
+        return {"value": ratio.value, "low": None, "high": None, "reason": _ONE_ROUND}
     return {"value": ratio.value, "low": ratio.low, "high": ratio.high}
 
 

@@ -17,6 +17,7 @@ from suite.checker.sandboxed import VerdictSummary, limit_finding
 from suite.compare.result_row import ERROR, ResultRow, result_folders
 from suite.compare.scaling import CheckedSet, check_set
 from suite.compare.scaling_set import FILE, SETS, is_set
+from suite.compare.submitted_sets import has_withdrawn_run, submitted_set_folders
 from suite.log.files import LOG
 from suite.log.finding import Finding
 from suite.log.safe import safe
@@ -277,14 +278,20 @@ def _without_verdict(folder: Path, status: str, found: Finding | None, why: str 
 
 
 def _sets(root: Path, cache: Cache) -> list[ScalingResult]:
-    """The scaling sets in ``root``/sets, in name order."""
+    """The scaling sets in ``root``/sets, or of the submissions in ``root``, in name order.
+
+    One with a withdrawn run does not count.
+    """
     folder = root / SETS
     paths = sorted(path for path in folder.iterdir() if is_set(path)) if folder.is_dir() else []
+    paths += submitted_set_folders(root)
     found = []
     if paths:
         with Sandbox(SITE_TASKS) as sandbox:
             for path in paths:
                 verdict, checked = check_set(sandbox, path)
+                if checked is not None and has_withdrawn_run(path, checked):
+                    continue
                 digest = cache.digest(path / FILE) or sha256(path.name.encode()).hexdigest()
                 found.append(ScalingResult(safe(path.name), digest, verdict, checked))
     return found

@@ -3,6 +3,7 @@
 The layout (submissions/README.md explains it)::
 
     submissions/<submitter>/<results|practice>/<system>/<workload>/<run id>/{run.jsonl, system.json, …}
+    submissions/<submitter>/sets/<system>/<set id>/set.json
 
 It is MLPerf's (``<org>/results/<system>/<benchmark>/``) with a folder per run; practice has a separate tree.
 """
@@ -58,6 +59,7 @@ __all__ = [
 
 SUBMISSION_TASKS = "suite.submissions.tasks"
 TREES = ("results", "practice")
+SETS = "sets"  # of scaling, which suite.compare.submitted_sets checks
 # Beside the submitters' folders; other code reads and checks the registry.
 _NOT_SUBMITTERS = ("README.md", "registry")
 _MAX_SYSTEM = 64 * 1024
@@ -351,8 +353,11 @@ def _run_folders(root: Path, stray: list[Finding]) -> Iterator[Path]:
         if not system.SLUG.fullmatch(org.name):
             stray.append(_misnamed(org, root))
         for tree in _folders(org, root, stray):
+            if tree.name == SETS:
+                continue
             if tree.name not in TREES:
-                stray.append(finding("SUBM-001", location_in(root, tree), " or ".join(TREES), tree.name))
+                known = ", ".join((*TREES, SETS))
+                stray.append(finding("SUBM-001", location_in(root, tree), f"one of {known}", tree.name))
                 continue
             for machine in _folders(tree, root, stray):
                 if not system.SLUG.fullmatch(machine.name):

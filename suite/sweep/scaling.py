@@ -124,7 +124,9 @@ def _resolved(
     if settings.mode != "throughput":
         raise BadConfiguration(f"mode: a scaling set measures throughput, found {settings.mode}")
     if settings.purpose != "trial":
-        raise BadConfiguration("purpose: expected trial: of interleaved runs only one could be submitted")
+        raise BadConfiguration(
+            "purpose: expected trial: the runs of a scaling set are no attempts at a closed result"
+        )
     if settings.batch_max:
         raise BadConfiguration("batch: expected a number, found max: the arms would have different batches")
     return resolve(settings, machine, find)  # type: ignore[arg-type]

@@ -33,6 +33,7 @@ from tests.site.pages import Page, read
 from tests.site.recomputed import Log, four_digits, numbers
 
 SUBMISSIONS = Path(__file__).parents[2] / "submissions"
+ON_ONE_DEVICE = SUBMISSIONS / "suite-reference" / "results" / "h200-virtual-machine"  # five repeats each
 REPORT_LIMIT = 1 << 20
 
 
@@ -105,7 +106,7 @@ def test_a_folder_of_other_files_is_not_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "log", sorted(SUBMISSIONS.glob("*/results/*/*/*/run.jsonl")), ids=lambda path: path.parent.name
+    "log", sorted(ON_ONE_DEVICE.glob("*/*/run.jsonl")), ids=lambda path: path.parent.name
 )
 def test_every_number_of_a_result_page_follows_from_its_log(site: Path, log: Path) -> None:
     digest = hashlib.sha256(log.read_bytes()).hexdigest()
@@ -125,7 +126,7 @@ def test_every_number_of_a_result_page_follows_from_its_log(site: Path, log: Pat
 
 
 def test_the_numbers_beneath_the_figure_of_step_times_are_those_of_the_log(site: Path) -> None:
-    log = next(SUBMISSIONS.glob("*/results/*/resnet50/*train*/run.jsonl"))
+    log = next(ON_ONE_DEVICE.glob("resnet50/*train*/run.jsonl"))
     page = (site / "r" / f"{hashlib.sha256(log.read_bytes()).hexdigest()}.html").read_text()
     table = page[page.index("repeat 4: step time") :]
     rows = re.findall(r"<tr><td>(\d+)</td>((?:<td class=\"n\">[^<]*</td>){5})</tr>", table)[:100]
@@ -180,7 +181,7 @@ def test_the_raw_log_lies_beside_the_pages_as_text(site: Path) -> None:
 
 
 def test_a_report_is_one_small_file_without_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = next(SUBMISSIONS.glob("*/results/*/vgg16/*train*"))
+    result = next(ON_ONE_DEVICE.glob("vgg16/*train*"))
     out = tmp_path / "report.html"
     arguments = ["report", "--result", str(result), "--submissions", str(SUBMISSIONS), "--out", str(out)]
     arguments += ["--cache-dir", str(tmp_path / "cache")]
@@ -284,13 +285,19 @@ def test_text_is_escaped_in_elements_and_attributes() -> None:
     assert len(text("x" * 10_000)) < 3_000
 
 
-def test_the_figure_of_the_readme_is_what_its_command_draws(tmp_path: Path) -> None:
-    out = tmp_path / "results.svg"
-    assert main(["plot", "--results-dir", str(SUBMISSIONS), "--out", str(out)]) == 0
-    committed = Path(__file__).parents[2] / "docs" / "results.svg"
-    assert out.read_bytes() == committed.read_bytes(), (
-        "make plot RESULTS_DIR=submissions OUT=docs/results.svg FORCE=1"
-    )
+@pytest.mark.parametrize(
+    ("name", "drawn"),
+    [
+        ("results.svg", "results/h200-virtual-machine"),
+        ("scaling-resnet50.svg", "sets/4x-h100-virtual-machine/resnet50-*"),
+        ("scaling-gnmt.svg", "sets/4x-h100-virtual-machine/gnmt-*"),
+    ],
+)
+def test_the_figures_of_the_docs_are_what_their_commands_draw(name: str, drawn: str, tmp_path: Path) -> None:
+    (folder,) = (SUBMISSIONS / "suite-reference").glob(drawn)
+    assert main(["plot", "--results-dir", str(folder), "--out", str(tmp_path / name)]) == 0
+    committed = Path(__file__).parents[2] / "docs" / name
+    assert (tmp_path / name).read_bytes() == committed.read_bytes(), f"make plot OUT=docs/{name} FORCE=1 …"
 
 
 def test_a_thousand_results_make_a_small_index(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_rejected_copy_in_the_victims_folder_harms_nobody(tree: Registrar, tmp_p
 
 def test_invented_overlap_cannot_get_its_victim_rejected(trace: Trace) -> None:
     """A log that claims the victim's device, and an earlier start."""
-    ours = replace(trace, devices=frozenset({"GPU"}), numbers=(), own=None, nonce=None, curves=())
+    ours = replace(trace, devices=frozenset({"GPU"}), numbers=(), own=None, nonce=None, curves=(), repeats=())
     start = ours.started - (ours.ended - ours.started) / 2
     theirs = replace(ours, location="a", started=start, benchmark=ours.benchmark._replace(submitter=THIEF))
     (found,) = tree_breaches([theirs, ours], Registry())

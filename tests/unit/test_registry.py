@@ -20,7 +20,7 @@ from suite.submissions.registry import read_registry
 from suite.submissions.registry.comparison import overlapping_runs
 from suite.submissions.registry.copies import copied_durations
 from suite.submissions.registry.model import Registry, parse_time
-from suite.submissions.registry.traces import trace_of
+from suite.submissions.registry.traces import Trace, trace_of
 from suite.submissions.signing import dsse, keys
 from suite.submissions.signing.statement import PAYLOAD_TYPE
 from suite.submissions.system import encode
@@ -165,7 +165,11 @@ def test_runs_on_one_device_do_not_overlap(
         record = record_of(read_folder(result(tmp_path, good, on_device(shift, name))))
         span = timedelta(seconds=2)  # the imagined run is written in a moment, and ran for seconds
         traces.append(
-            replace(trace_of(record, str(number), ORG, "box"), ended=parse_time(record.events[0].wall) + span)
+            replace(
+                trace_of(record, str(number), ORG, "box"),
+                ended=parse_time(record.events[0].wall) + span,
+                repeats=(),
+            )
         )
     assert {fault.rule for fault in overlapping_runs(traces)} == found
     assert {fault.rule for fault in overlapping_runs(reversed(traces))} == found
@@ -189,10 +193,29 @@ def test_long_run_overlaps_every_run_within_it(tmp_path: Path) -> None:
             location=name,
             started=base.started + timedelta(seconds=at),
             ended=base.started + timedelta(seconds=to),
+            repeats=(),
         )
         for name, (at, to) in spans.items()
     ]
     assert [fault.location.split(",")[0] for fault in overlapping_runs(traces)] == ["early", "late"]
+
+
+def test_interleaved_runs_overlap_only_if_their_repeats_do(tmp_path: Path) -> None:
+    record = record_of(read_folder(result(tmp_path, Good(), on_device(0))))
+    base = trace_of(record, "", ORG, "box")
+
+    def run(name: str, *spans: tuple[float, float]) -> Trace:
+        times = [
+            (base.started + timedelta(seconds=at), base.started + timedelta(seconds=to)) for at, to in spans
+        ]
+        return replace(base, location=name, started=times[0][0], ended=times[-1][1], repeats=tuple(times))
+
+    single, ranks = run("single", (0, 10), (30, 40)), run("ranks", (10, 20), (20, 30))
+    assert list(overlapping_runs([single, ranks])) == []
+    within, across = run("within", (15, 16)), run("across", (5, 35))
+    assert [fault.between for fault in overlapping_runs([single, ranks, within])] == [("ranks", "within")]
+    found = [fault.between for fault in overlapping_runs([single, ranks, across])]
+    assert found == [("single", "across"), ("across", "ranks")]
 
 
 def attempt(run: Path, number: int, tree: Registrar) -> dict[str, Any]:

@@ -20,7 +20,7 @@ _HALF = 580.0  # px: two figures side by side
 
 
 def repeats(result: Result) -> Node:
-    """The five repeats as points and as a table."""
+    """The repeats as points and as a table."""
     completed = [one for one in result.facts["repeats"] if one["window_ns"]]
     if not completed or result.row.group[2] == "quality":
         return None

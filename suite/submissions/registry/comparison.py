@@ -17,6 +17,7 @@ from suite.submissions.registry.population import population_breaches
 from suite.submissions.registry.traces import Trace
 
 UNKNOWN = "the registry's receipts do not show which of the two was first"
+Span = tuple[datetime, datetime]  # of a repeat
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -51,43 +52,44 @@ class Order:
 
 
 def overlapping_runs(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """Runs on one device at the same time, by the clocks in the logs: the one that started later.
+    """Repeats on one device at the same time, by the clocks in the logs: of two runs the later one.
 
-    Dates can be chosen: of two submitters, or of a signed and an unsigned result, it is the later one in
-    ``traces``.
+    Runs whose repeats were interleaved do not overlap. Dates can be chosen: of two submitters, or of a signed
+    and an unsigned result, the later one is the later one in ``traces``.
     """
     known = list(traces)
     position = {id(trace): at for at, trace in enumerate(known)}
-    last: dict[str, Trace] = {}
+    # The latest end on each device, and the latest one of another run than that.
+    last: dict[str, list[tuple[Span, Trace]]] = {}
     reported: set[tuple[str, str]] = set()
-    for trace in sorted(known, key=lambda one: (one.started, one.location)):
+    spans = [(span, trace) for trace in known for span in trace.busy]
+    for span, trace in sorted(spans, key=lambda one: (one[0][0], one[1].location)):
         for device in sorted(trace.devices):
-            before = last.get(device)
-            if (
-                before is not None
-                and trace.started < before.ended
-                and (before.location, trace.location) not in reported
-            ):
-                reported.add((before.location, trace.location))
+            latest = last.get(device, [])
+            for before_span, before in latest:
+                between = (before.location, trace.location)
+                if before is trace or span[0] >= before_span[1] or between in reported:
+                    continue
+                reported |= {between, between[::-1]}
                 other_order = position[id(trace)] < position[id(before)]
                 alike = before.submitter == trace.submitter and before.signed == trace.signed
                 if other_order and not (alike and before.rejected == trace.rejected):
-                    yield _overlap(trace, before, device)
+                    yield _overlap((span, trace), (before_span, before), device)
                 else:
-                    yield _overlap(before, trace, device)
-            if before is None or trace.ended > before.ended:
-                last[device] = trace
+                    yield _overlap((before_span, before), (span, trace), device)
+            ends = sorted([*latest, (span, trace)], key=lambda one: one[0][1], reverse=True)
+            others = [one for one in ends if one[1] is not ends[0][1]]
+            last[device] = [ends[0], *others[:1]]
 
 
-def _overlap(earlier: Trace, later: Trace, device: str) -> Breach:
-    where, between = f"{later.location}, device {device[:16]}", (earlier.location, later.location)
-    if later.started < earlier.started:
-        wanted = (
-            f"an end before {earlier.started.isoformat()}, when {earlier.location} started on this device"
-        )
-        return Breach("REG-008", where, wanted, later.ended.isoformat(), between)
-    wanted = f"a start after {earlier.ended.isoformat()}, when {earlier.location} ended on this device"
-    return Breach("REG-008", where, wanted, later.started.isoformat(), between)
+def _overlap(earlier: tuple[Span, Trace], later: tuple[Span, Trace], device: str) -> Breach:
+    (first, before), (second, after) = earlier, later
+    where, between = f"{after.location}, device {device[:16]}", (before.location, after.location)
+    if second[0] < first[0]:
+        wanted = f"an end before {first[0].isoformat()}, when {before.location} started on this device"
+        return Breach("REG-008", where, wanted, second[1].isoformat(), between)
+    wanted = f"a start after {first[1].isoformat()}, when {before.location} ended on this device"
+    return Breach("REG-008", where, wanted, second[0].isoformat(), between)
 
 
 def reused_nonces(traces: Iterable[Trace], registry: Registry) -> Iterator[Breach]:

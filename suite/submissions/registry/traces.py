@@ -46,16 +46,23 @@ class Trace:
     signed: bool = False  # by a valid key of its submitter
     rejected: bool = False  # by itself, whatever the others are
     figure: Figure | None = None  # its throughput; None where it is rejected or has none
+    repeats: tuple[tuple[datetime, datetime], ...] = ()  # when each began and ended
 
     @property
     def submitter(self) -> str:
         """The submitter's folder; empty for a result that is no submission."""
         return self.benchmark.submitter
 
+    @property
+    def busy(self) -> tuple[tuple[datetime, datetime], ...]:
+        """When the run used its devices: during its repeats. Between them an interleaved run may do so."""
+        return self.repeats or ((self.started, self.ended),)
+
     def as_dict(self) -> dict[str, Any]:
         """The trace as JSON values, to leave the sandbox."""
         times = {"started": self.started.isoformat(), "ended": self.ended.isoformat()}
-        return {**asdict(self), **times, "devices": sorted(self.devices)}
+        repeats = [[began.isoformat(), ended.isoformat()] for began, ended in self.repeats]
+        return {**asdict(self), **times, "repeats": repeats, "devices": sorted(self.devices)}
 
     @classmethod
     def of_dict(cls, value: Mapping[str, Any]) -> Trace:
@@ -67,6 +74,10 @@ class Trace:
             "devices": frozenset(value["devices"]),
             "curves": tuple(tuple(map(tuple, repeats)) for repeats in value["curves"]),
             "numbers": tuple(map(tuple, value["numbers"])),
+            "repeats": tuple(
+                (datetime.fromisoformat(began), datetime.fromisoformat(ended))
+                for began, ended in value["repeats"]
+            ),
             "figure": None if value["figure"] is None else Figure(**value["figure"]),
         }
         return cls(**{**value, **changed})
@@ -98,7 +109,15 @@ def trace_of(record: Record, location: str, submitter: str, system: str, *, acce
         digest=record.digest,
         numbers=tuple(dict.fromkeys(_numbers(record))),
         figure=figure_of(record) if accepted else None,
+        repeats=tuple(_repeats(record)),
     )
+
+
+def _repeats(record: Record) -> Iterator[tuple[datetime, datetime]]:
+    """When the first and the last event of each repeat were written; a fingerprint belongs to repeat 0."""
+    for repeat in record.repeats:
+        times = [parse_time(event.wall) for event in repeat.events]
+        yield min(times), max(times)
 
 
 def _computed(record: Record, choose: Callable[[Event], fingerprint.Pass | None]) -> str | None:
