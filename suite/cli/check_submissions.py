@@ -22,7 +22,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"expected a folder of submissions, found none at {args.submissions}")
     code = check_all(args.submissions, strict=args.strict)
     rejected = _check_sets(args.submissions)
-    return code if code in (1, 2) or not rejected else 1
+    return 1 if rejected and code != 2 else code
 
 
 def _check_sets(root: Path) -> bool:

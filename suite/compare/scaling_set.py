@@ -23,9 +23,10 @@ from suite.log.finding import Defect, RecordError
 from suite.log.nulls import null_paths
 from suite.rules.root import LATEST
 from suite.rules.schemas import schemas_for
+from suite.submissions import SETS, TREES
 
 FORMAT = "suite-scaling-set/1"
-FILE, SETS = "set.json", "sets"
+FILE = "set.json"
 WEAK, STRONG = "weak", "strong"
 SINGLE, INDEPENDENT, SYNCHRONOUS = "single", "independent", "synchronous"
 _MAX_BYTES = 64 * 1024
@@ -116,7 +117,7 @@ def run_folder(folder: Path, workload: str, run_id: str) -> Path:
     sets, above, submitter = folder.absolute().parents[:3]
     if sets.name == SETS or above.name != SETS:
         return above / run_id
-    results, practice = (submitter / tree / sets.name / workload / run_id for tree in ("results", "practice"))
+    results, practice = (submitter / tree / sets.name / workload / run_id for tree in TREES)
     return practice if practice.is_dir() else results
 
 

@@ -17,15 +17,16 @@ from typing import Any
 from suite.checker.sandboxed import VerdictSummary
 from suite.compare.comparable import COMPARE_TASKS
 from suite.compare.scaling import CheckedSet, check_set
-from suite.compare.scaling_set import FILE, SETS, is_set, run_folder
+from suite.compare.scaling_set import FILE, is_set, run_folder
 from suite.log.finding import Finding
 from suite.log.model import Record
 from suite.sandbox.sandbox import Sandbox
-from suite.submissions import system
+from suite.submissions import SETS, system
 from suite.submissions.package import (
     Rejected,
     SubmissionError,
     finding,
+    folders_in,
     load_accepted,
     location_in,
     package_result,
@@ -122,23 +123,19 @@ def _runs(folder: Path, checked: CheckedSet) -> list[tuple[Path, str]]:
 
 def _set_folders(root: Path, stray: list[Finding]) -> Iterator[Path]:
     """The folders of sets; what else is in ``<submitter>/sets`` goes to ``stray``."""
-    for sets in sorted(root.glob(f"*/{SETS}")):
-        for machine in sorted(sets.iterdir()) if _is_folder(sets) else []:
-            inside = sorted(machine.iterdir()) if _is_folder(machine) else []
-            if not inside:
-                stray.append(
-                    finding("SUBM-001", location_in(root, machine), "a folder of sets", "something else")
-                )
-            for folder in inside:
-                names = sorted(path.name for path in folder.iterdir()) if _is_folder(folder) else []
+    for sets in sorted(root.glob(f"*/{SETS}/")):
+        if sets.is_symlink():  # check_tree reports it
+            continue
+        for machine in folders_in(sets, root, stray):
+            if not any(machine.iterdir()):
+                where = location_in(root, machine)
+                stray.append(finding("SUBM-001", where, "a folder of sets", "an empty folder"))
+            for folder in folders_in(machine, root, stray):
+                names = sorted(path.name for path in folder.iterdir())
                 if names == [FILE] and not (folder / FILE).is_symlink():
                     yield folder
                 else:
-                    found = ", ".join(names) or "no folder with files"
+                    found = ", ".join(names) or "nothing"
                     stray.append(
                         finding("SUBM-001", location_in(root, folder), f"a folder with {FILE} alone", found)
                     )
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()

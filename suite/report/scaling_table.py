@@ -18,9 +18,7 @@ _HEADS = ("devices", "arm", "batch", "throughput", "of N x single", "lost to", "
 ON_PROCESSORS = (
     "Ranks on a CPU share its cores: these numbers show that the ranks work, and nothing about scaling."
 )
-
-
-_ONE_ROUND = "no intervals: the set has one round, which has no spread; REPEATS=2 or more state one"
+_ONE_ROUND = "no intervals: the set has one round, and an interval needs two or more (REPEATS)"
 
 
 def heading(checked: CheckedSet) -> str:

@@ -89,7 +89,10 @@ def _print_table(table: Table, console: Console) -> None:
         console.print(Text(("all: " if len(table.rows) > 1 else "") + ", ".join(shared)))
     figures, left_out = _fitting(table, differing, console.width)
     console.print(_rich_table(table, differing, figures))
-    for number, text in enumerate(_footnotes(table), 1):
+    footnotes = _footnotes(table)
+    if footnotes:
+        console.print("further settings:")
+    for number, text in enumerate(footnotes, 1):
         console.print(Text(f"[{number}] {foldable(text, _LONGEST_LINE)}"))
     for row in table.rows:
         if row.why or row.ranks:

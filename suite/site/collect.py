@@ -16,7 +16,7 @@ import orjson
 from suite.checker.sandboxed import VerdictSummary, limit_finding
 from suite.compare.result_row import ERROR, ResultRow, result_folders
 from suite.compare.scaling import CheckedSet, check_set
-from suite.compare.scaling_set import FILE, SETS, is_set
+from suite.compare.scaling_set import FILE, is_set
 from suite.compare.submitted_sets import has_withdrawn_run, submitted_set_folders
 from suite.log.files import LOG
 from suite.log.finding import Finding
@@ -26,6 +26,7 @@ from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.site.baselines import Baselines, read_baselines
 from suite.site.cache import Cache, key_of, registry_digest
 from suite.site.sweeps import Journal, read_journal
+from suite.submissions import SETS
 from suite.submissions.package import CheckedSubmission, compared_with_each_other, location_in
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry.model import Withdrawal

@@ -29,7 +29,7 @@ from suite.metrics.cited_baseline import file_difference
 from suite.metrics.machine import machine_facts
 from suite.sandbox.pool import in_sandboxes
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
-from suite.submissions import attestation, system
+from suite.submissions import PRACTICE, RESULTS, SETS, TREES, attestation, system
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry.assurance import Assurance
 from suite.submissions.registry.comparison import tree_breaches
@@ -50,6 +50,7 @@ __all__ = [
     "check_tree",
     "entries_with_verdicts",
     "finding",
+    "folders_in",
     "hardware_differences",
     "load_accepted",
     "location_in",
@@ -58,8 +59,6 @@ __all__ = [
 ]  # fmt: skip
 
 SUBMISSION_TASKS = "suite.submissions.tasks"
-TREES = ("results", "practice")
-SETS = "sets"  # of scaling, which suite.compare.submitted_sets checks
 # Beside the submitters' folders; other code reads and checks the registry.
 _NOT_SUBMITTERS = ("README.md", "registry")
 _MAX_SYSTEM = 64 * 1024
@@ -132,7 +131,7 @@ class CheckedSubmission:
 
 def tree_of(division: str) -> str:
     """The name of the folder for results of ``division``."""
-    return "practice" if division == "practice" else "results"
+    return PRACTICE if division == "practice" else RESULTS
 
 
 def load_accepted(result: Path) -> Record:
@@ -349,24 +348,24 @@ def _checked(sandbox: Sandbox, folder: Path, root: Path) -> CheckedSubmission:
 
 def _run_folders(root: Path, stray: list[Finding]) -> Iterator[Path]:
     """The run folders, five levels down; anything outside of the layout is reported in ``stray``."""
-    for org in _folders(root, root, stray, ignored=_NOT_SUBMITTERS):
+    for org in folders_in(root, root, stray, ignored=_NOT_SUBMITTERS):
         if not system.SLUG.fullmatch(org.name):
             stray.append(_misnamed(org, root))
-        for tree in _folders(org, root, stray):
-            if tree.name == SETS:
+        for tree in folders_in(org, root, stray):
+            if tree.name == SETS:  # suite.compare.submitted_sets checks them
                 continue
             if tree.name not in TREES:
                 known = ", ".join((*TREES, SETS))
                 stray.append(finding("SUBM-001", location_in(root, tree), f"one of {known}", tree.name))
                 continue
-            for machine in _folders(tree, root, stray):
+            for machine in folders_in(tree, root, stray):
                 if not system.SLUG.fullmatch(machine.name):
                     stray.append(_misnamed(machine, root))
-                for workload in _folders(machine, root, stray):
-                    yield from _folders(workload, root, stray)
+                for workload in folders_in(machine, root, stray):
+                    yield from folders_in(workload, root, stray)
 
 
-def _folders(folder: Path, root: Path, stray: list[Finding], ignored: tuple[str, ...] = ()) -> list[Path]:
+def folders_in(folder: Path, root: Path, stray: list[Finding], ignored: tuple[str, ...] = ()) -> list[Path]:
     """The folders inside ``folder``, by name; links and files are reported in ``stray``."""
     folders = []
     for child in sorted(folder.iterdir()):

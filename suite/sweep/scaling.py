@@ -13,7 +13,6 @@ from pathlib import Path
 from suite.compare.scaling_set import (
     FILE,
     INDEPENDENT,
-    SETS,
     SINGLE,
     STRONG,
     SYNCHRONOUS,
@@ -32,6 +31,7 @@ from suite.plan.machine import Machine, detect_machine
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve
 from suite.plan.settings import Settings
+from suite.submissions import SETS
 from suite.sweep.planning import device_name_of
 from suite.sweep.results import configuration, last_run
 

@@ -14,10 +14,9 @@ from itertools import count
 from suite.submissions.registry.copies import copied_durations, shared_numbers, similar_noise
 from suite.submissions.registry.model import Breach, Registry, parse_time
 from suite.submissions.registry.population import population_breaches
-from suite.submissions.registry.traces import Trace
+from suite.submissions.registry.traces import Span, Trace
 
 UNKNOWN = "the registry's receipts do not show which of the two was first"
-Span = tuple[datetime, datetime]  # of a repeat
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -55,7 +54,7 @@ def overlapping_runs(traces: Iterable[Trace]) -> Iterator[Breach]:
     """Repeats on one device at the same time, by the clocks in the logs: of two runs the later one.
 
     Runs whose repeats were interleaved do not overlap. Dates can be chosen: of two submitters, or of a signed
-    and an unsigned result, the later one is the later one in ``traces``.
+    and an unsigned result, the breach is that of the one which ``traces`` has second.
     """
     known = list(traces)
     position = {id(trace): at for at, trace in enumerate(known)}

@@ -23,6 +23,9 @@ _SHARED = 0.16  # of its losses, that a repeat may share with another: more are 
 MIN_REPEATS = 3  # repeats for a median, as in rule COPY-002, and to see what depends on the seed
 
 
+Span = tuple[datetime, datetime]  # of a repeat: its beginning and its end
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """The index entry of one submission. ``location`` is its folder under submissions/."""
@@ -46,7 +49,7 @@ class Trace:
     signed: bool = False  # by a valid key of its submitter
     rejected: bool = False  # by itself, whatever the others are
     figure: Figure | None = None  # its throughput; None where it is rejected or has none
-    repeats: tuple[tuple[datetime, datetime], ...] = ()  # when each began and ended
+    repeats: tuple[Span, ...] = ()  # when each began and ended
 
     @property
     def submitter(self) -> str:
@@ -54,7 +57,7 @@ class Trace:
         return self.benchmark.submitter
 
     @property
-    def busy(self) -> tuple[tuple[datetime, datetime], ...]:
+    def busy(self) -> tuple[Span, ...]:
         """When the run used its devices: during its repeats. Between them an interleaved run may do so."""
         return self.repeats or ((self.started, self.ended),)
 
@@ -113,7 +116,7 @@ def trace_of(record: Record, location: str, submitter: str, system: str, *, acce
     )
 
 
-def _repeats(record: Record) -> Iterator[tuple[datetime, datetime]]:
+def _repeats(record: Record) -> Iterator[Span]:
     """When the first and the last event of each repeat were written; a fingerprint belongs to repeat 0."""
     for repeat in record.repeats:
         times = [parse_time(event.wall) for event in repeat.events]
