@@ -2,11 +2,12 @@
 
 A baseline has three groups: cpu (GEMM, memory, page cache, JPEG), gpu (GEMM per precision, memory, links,
 launches, sums over GPUs) and disk (fio on files in the folder --disk). Logs are kept in <baselines>/logs;
-<baselines>/<kind of machine>/<digest>.json is the file to share.
+<baselines>/<kind of machine>/<digest>.json is the file to share. Groups with a slow series are measured a
+second time, as a baseline of their own: what is slow once was disturbed, what is slow twice is slow.
 
-Exit codes: 0 measured, and no comparison found the machine slow; 1 slow in one of them; 2 usage or internal
-error; 13 PyTorch cannot be installed, or nothing could be measured; 15 the files cannot be written; 20 a
-measurement failed, or computed a wrong result.
+Exit codes: 0 measured, and no series is slow in both measurements; 1 a series is slow in both; 2 usage or
+internal error; 13 PyTorch cannot be installed, or nothing could be measured; 15 the files cannot be written;
+20 a measurement failed, or computed a wrong result.
 """
 
 from __future__ import annotations
@@ -36,38 +37,59 @@ _NARROW = 60
 
 def main(args: argparse.Namespace) -> int:
     """Measure, write, compare and print; see the module for the exit codes."""
-    if args.log is None:
-        groups = _groups(args)
-        try:
-            folder = _measured(args, groups)
-        except GroupFailed as problem:
-            print(f"baseline: {problem}", file=sys.stderr)
-            return FAILED
-        except LogError as problem:
-            raise StorageProblem(
-                f"{args.baselines}: {os.strerror(problem.errno or errno.EIO)}; name another folder with "
-                "--baselines (BASELINES=DIR with make)"
-            ) from problem
-    else:
-        folder = args.log
     try:
-        baseline = read_log(folder)
+        folder = args.log or _measured(args, _groups(args))
+        baseline = _read(folder)
+        if not baseline.series:
+            print(text(baseline, (), _width()))
+            print(f"baseline: nothing was measured; the reasons are above and in {folder}", file=sys.stderr)
+            return MISSING
+        known = _known(args.baselines / baseline.cohort.folder)
+        slow = _compare(baseline, known, folder, args)
+        if slow and args.log is None:
+            again = tuple(group for group in GROUPS if any(name.startswith(group) for _, name in slow))
+            progress(f"{' and '.join(again)}: measuring again, because a series is slow")
+            folder = _measured(args, again)
+            print()
+            slow &= _compare(_read(folder), known, folder, args)
+            names = sorted({name for _, name in slow})
+            print(f"\nslow in both measurements: {', '.join(names) or 'no series'}")
+    except GroupFailed as problem:
+        print(f"baseline: {problem}", file=sys.stderr)
+        return FAILED
+    except LogError as problem:
+        raise StorageProblem(
+            f"{args.baselines}: {os.strerror(problem.errno or errno.EIO)}; name another folder with "
+            "--baselines (BASELINES=DIR with make)"
+        ) from problem
+    return 1 if slow else 0
+
+
+def _read(folder: Path) -> Baseline:
+    """The baseline of a log; UsageError if it is none."""
+    try:
+        return read_log(folder)
     except BaselineProblem as problem:
         raise UsageError(f"{folder} is no valid baseline: {problem}") from None
-    width = max(_NARROW, shutil.get_terminal_size((100, 24)).columns)
-    if not baseline.series:
-        print(text(baseline, (), width))
-        print(f"baseline: nothing was measured; the reasons are above and in {folder}", file=sys.stderr)
-        return MISSING
-    shared = args.baselines / baseline.cohort.folder / f"{baseline.digest}.json"
-    found = verdicts(baseline, _known(shared.parent))
-    print(text(baseline, found, width))
+
+
+def _compare(
+    baseline: Baseline, known: list[Baseline], folder: Path, args: argparse.Namespace
+) -> set[tuple[str, str]]:
+    """Print a baseline and its verdicts, keep a new one to share; (comparison, series) of what is slow."""
+    found = verdicts(baseline, known)
+    print(text(baseline, found, _width()))
     print(f"\nlog: {folder}")
     if args.log is None:
+        shared = args.baselines / baseline.cohort.folder / f"{baseline.digest}.json"
         shared.parent.mkdir(parents=True, exist_ok=True)
         shared.write_bytes(baseline.shared())
         print(f"to share: {shared}")
-    return 1 if any(verdict.state == SLOW for verdict in found) else 0
+    return {(verdict.against, one.name) for verdict in found for one in verdict.series if one.state == SLOW}
+
+
+def _width() -> int:
+    return max(_NARROW, shutil.get_terminal_size((100, 24)).columns)
 
 
 def _groups(args: argparse.Namespace) -> tuple[str, ...]:

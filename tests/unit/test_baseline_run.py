@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from suite.cli.make import translate
 from suite.containers.engines.native import PROJECT
 from suite.environments import environments
 from suite.metrics.baseline import WINDOWS, BaselineProblem, read_log, read_shared
-from tests.fixtures.baselines import write_log
+from tests.fixtures.baselines import Events, write_log
 
 PYTORCH = environments.plan("pytorch", "cpu")
 needs_pytorch = pytest.mark.skipif(not PYTORCH.ready, reason="the environment pytorch-cpu is not made")
@@ -82,6 +83,37 @@ def test_a_slow_machine_fails_the_command_and_a_broken_file_is_named(
     shown = capsys.readouterr()
     assert "cpu.copy is slow: -50.0% from the median of n = 6, threshold -2.0%" in " ".join(shown.out.split())
     assert "left out: broken.json" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("second", "code", "last"), [(0.5, 1, "cpu.copy"), (1.0, 0, "no series")], ids=["slow", "disturbed once"]
+)
+def test_a_slow_series_is_measured_again(
+    second: float, code: int, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    known = read_log(write_log(tmp_path / "known"))
+    folder = tmp_path / known.cohort.folder
+    folder.mkdir()
+    for number in range(6):
+        other = replace(known, digest=f"{number:064x}", when="2026-01-01T00:00:00.000000Z")
+        (folder / f"{other.digest}.json").write_bytes(other.shared())
+
+    def slower(factor: float, at: str) -> Path:
+        def edit(events: Events, header: dict[str, Any]) -> None:
+            for kind, data in events:
+                if kind == "window" and data["name"] == "cpu.copy":
+                    data["elapsed_ns"] = round(data["elapsed_ns"] / factor)
+
+        return write_log(tmp_path / at, edit)
+
+    measured, logs = [], [slower(0.5, "first"), slower(second, "second")]
+    monkeypatch.setattr(
+        "suite.cli.baseline._measured", lambda args, groups: measured.append(groups) or logs.pop(0)
+    )
+    assert main(["baseline", "--baselines", str(tmp_path)]) == code
+    assert measured == [("cpu", "gpu"), ("cpu",)]
+    assert f"slow in both measurements: {last}\n" in capsys.readouterr().out
 
 
 _WRONG_GEMM = """
