@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import tensorflow as tf
 
-from suite.frameworks.tensorflow.results import StackedResults
+from suite.frameworks.tensorflow.results import LARGE, CopiedResults
 
 
 def main() -> None:
     """See the module."""
-    results = StackedResults(SimpleNamespace(array=lambda tensor: np.array(tensor.numpy())))
-    shapes = ((), (2, 3), (), (4,), (2, 3))
-    kept = [tf.random.uniform(shapes[step % 5]) for step in range(23)]
+    results = CopiedResults(SimpleNamespace(array=lambda tensor: np.array(tensor.numpy())))
+    shapes = ((), (2, 3), (), (LARGE // 4,), (2, 3))
+    kept = [tf.random.uniform(shapes[step % 5]) for step in range(58)]
     kept[7] = tf.constant(7)  # another type
     for tensor in kept:
         results.keep(tensor)
