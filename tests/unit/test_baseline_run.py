@@ -107,10 +107,14 @@ def test_a_slow_series_is_measured_again(
 
         return write_log(tmp_path / at, edit)
 
-    measured, logs = [], [slower(0.5, "first"), slower(second, "second")]
-    monkeypatch.setattr(
-        "suite.cli.baseline._measured", lambda args, groups: measured.append(groups) or logs.pop(0)
-    )
+    measured: list[tuple[str, ...]] = []
+    logs = iter((slower(0.5, "first"), slower(second, "second")))
+
+    def measure(args: object, groups: tuple[str, ...]) -> Path:
+        measured.append(groups)
+        return next(logs)
+
+    monkeypatch.setattr("suite.cli.baseline._measured", measure)
     assert main(["baseline", "--baselines", str(tmp_path)]) == code
     assert measured == [("cpu", "gpu"), ("cpu",)]
     assert f"slow in both measurements: {last}\n" in capsys.readouterr().out

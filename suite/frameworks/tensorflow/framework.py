@@ -26,11 +26,6 @@ Batch = dict[str, Tensor]
 Step = Callable[[Batch], Tensor]
 Fast = Callable[[Batch, int | None], Tensor]
 
-# Without fused convolutions. To choose a plan for one, XLA builds all that cuDNN offers, and cuDNN compiles
-# the kernels of many of them (NVRTC), one after the other: on an H100 a step of faster_rcnn did not begin in
-# six minutes, of vgg16 and inception_bn_small not in four.
-_XLA_FLAGS = "--xla_disable_hlo_passes=cudnn-fused-convolution-rewriter"
-
 
 class Framework(BaseFramework):
     """See :class:`suite.contract.Framework`; other members are for pairs, equally named everywhere."""
@@ -72,7 +67,6 @@ class Framework(BaseFramework):
             if reason := unsupported(job.key, job.device, ".".join(map(str, capability))):
                 raise UnsupportedJob(reason)
             load_libraries(Path(tf.__file__).parents[1])
-            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_XLA_FLAGS}".strip()
             tf.config.set_visible_devices(chosen, "GPU")
             tf.config.experimental.set_memory_growth(chosen, True)
         tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")
@@ -100,10 +94,22 @@ class Framework(BaseFramework):
             "fast_path": ("function, xla" if self.cuda else "function") if self.fast else "off",
         }
         if self.cuda:
-            facts["xla_flags"] = os.environ["XLA_FLAGS"]
+            facts["xla_flags"] = os.environ.get("XLA_FLAGS", "")
         if self.exchange.active:
             facts["exchange"] = self.exchange.describe()
         return facts
+
+    def fuse_no_convolutions(self) -> None:
+        """Let XLA for a GPU compile convolutions apart from what follows them; before its first compilation.
+
+        To choose a plan for a fused one, XLA builds all that cuDNN offers, and cuDNN compiles the kernels of
+        many of them (NVRTC), one after the other: on an H100 a step of faster_rcnn did not begin in six
+        minutes, a training step of vgg16 and inception_bn_small not in four.
+        """
+        if self.cuda:
+            flags = os.environ.get("XLA_FLAGS", "")
+            passes = "--xla_disable_hlo_passes=cudnn-fused-convolution-rewriter"
+            os.environ["XLA_FLAGS"] = f"{flags} {passes}".strip()
 
     def synchronize(self) -> None:
         """Wait for every op on the device."""
