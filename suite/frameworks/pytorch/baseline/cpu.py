@@ -22,7 +22,7 @@ import torch
 from suite.common import baseline_jpeg
 from suite.frameworks.pytorch.baseline import windows
 from suite.frameworks.pytorch.baseline.gpu import gemm_error
-from suite.frameworks.pytorch.baseline.windows import Measurement, Series, repeated
+from suite.frameworks.pytorch.baseline.windows import Measurement, Series, calls_for, repeated, timed
 
 GEMM_CORE, GEMM_ALL = 1024, 2048  # rows and columns
 FILE_BYTES, READ_BYTES = 256 << 20, 4 << 20
@@ -44,7 +44,7 @@ def _measure(seconds: float, largest: int) -> None:
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
     windows.emit("facts", facts={"torch": torch.__version__, "cores": cores, "threads": threads})
     arrays = [_array(seed, largest) for seed in range(3)]
-    decoders = baseline_jpeg.Decoders(cores)
+    decoders = baseline_jpeg.Decoders()
     try:
         with tempfile.TemporaryFile() as file:
             windows.measure(
@@ -174,17 +174,19 @@ def page_cache(file: int, seconds: float) -> Measurement:
 
 
 def jpeg(name: str, decoders: baseline_jpeg.Decoders, cores: int, seconds: float) -> Measurement:
-    """Decoding on ``cores`` cores; a call is one image on each."""
+    """Decoding by ``cores`` processes, new ones for each window; a call is one image in each."""
     expected = baseline_jpeg.decode_many(1)
+    decoders.start(cores)
+    calls = calls_for(decoders.run, seconds)
+
+    def window() -> dict[str, tuple[int, int]]:
+        decoders.start(cores)
+        return {name: (calls, timed(decoders.run, calls))}
 
     def error() -> tuple[float, float]:
-        run(1)
         return (baseline_jpeg.mean_error() if decoders.digests == {expected} else math.inf), 16.0
 
-    def run(calls: int) -> None:
-        decoders.run(calls, cores)
-
-    return repeated(Series(name, "image", cores, baseline_jpeg.METHOD), run, error, seconds)
+    return Measurement((Series(name, "image", cores, baseline_jpeg.METHOD),), window, error)
 
 
 if __name__ == "__main__":
