@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,9 @@ _SHORT_ID = 8  # characters at the end of a run id
 _LONGEST = 60  # characters of a setting
 _LONGEST_LINE = 400
 _MOST_COLUMNS = 3  # of settings without a column of their own kind; more become footnotes
+# Columns that become footnotes in a narrow terminal, in this order.
+_FIRST_NOTED = ("submitter", "rules", "system", "image", "threads", "limits", "runtime", "device")
+_PIPE_WIDTH = 120  # columns of output that goes to no terminal
 _GAP = 2  # columns between columns
 _BEFORE_RUN_ID = 4  # figures that are more important than the whole run id
 _BAD = ("rejected", "withdrawn", "OOM", "aborted", "incomplete", "error")
@@ -52,13 +57,16 @@ class _Figure:
 def print_tables(tables: Sequence[Table], console: Console | None = None) -> None:
     """Print a heading, what all rows share, and a table for each group of comparable results.
 
-    Columns that do not fit into the terminal are left out, the least important first, and named below.
-    Without ``console`` the output goes to standard output: plain in a pipe or with NO_COLOR.
+    Settings that do not fit into the terminal become footnotes; figures that do not fit are left out, the
+    least important first, and named below. Without ``console`` the output goes to standard output: plain in
+    a pipe or with NO_COLOR.
     """
     from rich.console import Console as RichConsole
     from rich.text import Text
 
-    console = console or RichConsole(highlight=False, soft_wrap=False)
+    if console is None:
+        width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+        console = RichConsole(highlight=False, soft_wrap=False, width=width)
     if not tables:
         console.print("No results found.")
         return
@@ -85,14 +93,14 @@ def _print_table(table: Table, console: Console) -> None:
     heading = f"{table.division} division, {kind_text(table)}: {count(len(table.rows), 'result')}"
     console.print(Text(foldable(heading), style="bold"))
     differing, shared = _split(table)
+    differing, notes = _with_footnotes(table, differing, console.width)
     if shared:
         console.print(Text(("all: " if len(table.rows) > 1 else "") + ", ".join(shared)))
     figures, left_out = _fitting(table, differing, console.width)
     console.print(_rich_table(table, differing, figures))
-    footnotes = _footnotes(table)
-    if footnotes:
+    if notes:
         console.print("further settings:")
-    for number, text in enumerate(footnotes, 1):
+    for number, text in enumerate(notes, 1):
         console.print(Text(f"[{number}] {foldable(text, _LONGEST_LINE)}"))
     for row in table.rows:
         if row.why or row.ranks:
@@ -117,7 +125,10 @@ def _rich_table(table: Table, differing: Sequence[_Setting], figures: Sequence[_
     made = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP - 1, 0, 0), show_edge=False)
     for setting in differing:
         made.add_column(
-            setting.head, overflow="fold", justify="right" if _numeric(setting, table) else "left"
+            setting.head,
+            overflow="fold",
+            min_width=_least(setting, table),
+            justify="right" if _numeric(setting, table) else "left",
         )
     for figure in figures:
         made.add_column(figure.head, no_wrap=True, justify="left" if figure.head == "run" else "right")
@@ -169,12 +180,7 @@ def _settings(table: Table) -> Iterator[_Setting]:
     yield _Setting("runtime", lambda row: _text(row.runtime), "runtime {}")
     yield _Setting("image", lambda row: _text(row.image.name), "image {}")
     yield _Setting("limits", lambda row: _text(row.limits_text), "limits: {}")
-    others = _further_settings(table)
-    if len(others) > _MOST_COLUMNS:
-        numbers = {text: f"[{number}]" for number, text in enumerate(_footnotes(table), 1)}
-        yield _Setting("further", lambda row: numbers.get(_together(row, others), ""))
-    else:
-        yield from (_of_setting(name, "") for name in others)
+    yield from (_of_setting(name, "") for name in _further_settings(table))
     yield _Setting("rules", lambda row: _text(row.rules), "rules {}")
     yield _Setting("submitter", lambda row: _text(row.submitter), "submitted by {}")
     yield _Setting("system", lambda row: _text(row.system), "system {}")
@@ -195,17 +201,44 @@ def _further_settings(table: Table) -> list[str]:
     return [name for name in names if len({_text(row.settings.get(name)) for row in table.rows}) > 1]
 
 
-def _footnotes(table: Table) -> list[str]:
-    """The further settings of rows that have some, each text once; empty where each has a column."""
-    names = _further_settings(table)
-    if len(names) <= _MOST_COLUMNS:
-        return []
-    return [text for text in dict.fromkeys(_together(row, names) for row in table.rows) if text]
+def _with_footnotes(
+    table: Table, differing: Sequence[_Setting], width: int
+) -> tuple[list[_Setting], list[str]]:
+    """The settings that have columns, among them ``further`` with the number of a footnote; the footnotes.
+
+    More than three further settings are footnotes, and as many others as it takes to fit into ``width``.
+    """
+    further = {_text(name) for name in _further_settings(table)}
+    noted = further if len(further) > _MOST_COLUMNS else set()
+    for head in (*_FIRST_NOTED, *sorted(further)):
+        if _needed([one for one in differing if one.head not in noted], table) <= width:
+            break
+        noted.add(head)
+    those = [one for one in differing if one.head in noted]
+
+    def text(row: ResultRow) -> str:
+        return ", ".join(f"{one.head}={value}" for one in those if (value := one.value(row)))
+
+    notes = [note for note in dict.fromkeys(map(text, table.rows)) if note]
+    numbers = {note: f"[{number}]" for number, note in enumerate(notes, 1)}
+    columns = [one for one in differing if one.head not in noted]
+    if notes:
+        columns.insert(-1, _Setting("further", lambda row: numbers.get(text(row), "")))
+    return columns, notes
 
 
-def _together(row: ResultRow, names: Sequence[str]) -> str:
-    texts = {name: _text(row.settings.get(name)) for name in names}
-    return ", ".join(f"{_text(name)}={text}" for name, text in texts.items() if text)
+def _needed(settings: Sequence[_Setting], table: Table) -> int:
+    """The width of these columns folded between words, with ``further``, the first figure and the run."""
+    words = [[" " * _least(one, table)] for one in settings]
+    first = next(iter(_figures(table.mode)))
+    always = [["further"], [first.head, *map(first.text, table.rows)], [_short(row) for row in table.rows]]
+    return sum(_width("", cells) for cells in [*words, *always]) - _GAP
+
+
+def _least(setting: _Setting, table: Table) -> int:
+    """The least width of a column: that of its longest word, and that of its text up to 12 characters."""
+    texts = [setting.head, *map(setting.value, table.rows)]
+    return max(max(min(len(text), 12), *map(len, text.split() or [""])) for text in texts)
 
 
 def _text(value: Any) -> str:
