@@ -227,6 +227,28 @@ def test_many_settings_that_differ_are_footnotes() -> None:
     assert "[2] fingerprint=true" in lines
 
 
+def test_settings_that_do_not_fit_are_footnotes_and_words_stay_whole() -> None:
+    """Columns of two letters cannot be read; the device and the status stay columns."""
+    systems = {"one": "NVIDIA H100 80GB HBM3", "four": "NVIDIA H200"}
+    rows = [
+        row(
+            settings={"threads": at},
+            run_id=f"{at}-b",
+            device=device,
+            system=f"the machine of {name}",
+            rules=f"{at}.0",
+        )
+        for at, (name, device) in enumerate(systems.items())
+    ]
+    assert "the machine of one" in shown(rows, 200).split("further settings")[0]
+    text = shown(rows, 60)
+    table, _, notes = text.partition("further settings:")
+    assert "the machine of" not in table
+    assert "rules=1.0, system=the machine of four" in notes
+    assert "NVIDIA H100" in table
+    assert max(map(len, text.splitlines())) <= 60
+
+
 def test_rows_are_in_the_order_of_their_numbers() -> None:
     rows = [row(key={**row().key, "batch_per_device": batch}, run_id=f"{batch}") for batch in (256, 1024, 64)]
     (table,) = tables_of(rows)
@@ -244,7 +266,7 @@ def test_wider_terminal_shows_more_figures_and_the_whole_run_id() -> None:
 
 def test_result_without_a_score_has_its_status_and_cause() -> None:
     rows = [row(), row(status="OOM", why="aborted in repeat 0", metrics={}, run_id="2-12345678")]
-    text = shown(rows, 80)
+    text = shown(rows, 60)
     assert "12345678 OOM: aborted in repeat 0" in text
     (line,) = [line for line in text.splitlines() if line.endswith("12345678")]
     assert line.split() == ["OOM", "OOM", "12345678"]
