@@ -80,7 +80,7 @@ def parameter_text(name: str, value: float) -> str:
         return f"the device's process takes {value:.2g} of a processor (u)"
     words = {
         "a": "a step takes", "b": "each sample", "c": "processors work on each sample for",
-        "e": "an exchange of gradients",
+        "h": "each doubling of the threads costs a step", "e": "an exchange of gradients",
     }  # fmt: skip
     letter, _, cache = name.partition(".")
     text = words.get(letter, f"the disk needs for each sample with a {cache} cache")

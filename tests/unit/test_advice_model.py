@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -48,6 +49,18 @@ def test_on_a_processor_loader_and_model_share_the_cores() -> None:
     found = model.predict([Point(3, 100)])[0]
     assert found.step_s == pytest.approx(0.002 + 100 * 3e-4 / 3, rel=1e-3)
     assert found.binds == "cpus"
+
+
+def test_small_steps_may_be_slower_on_more_threads() -> None:
+    """Threads wait for each other at the end of each operation, however small it is."""
+    times = [0.002 + 0.005 * math.log2(one.cpus) + one.batch * 3e-4 / one.cpus for one in _GRID]
+    model = StepTime(_GRID, times, processor=True)
+    assert model.values["h"] == pytest.approx(0.005, rel=1e-2)
+    slower, faster = model.predict([Point(3, 4), Point(3, 250)])
+    assert slower.step_s == pytest.approx(0.002 + 0.005 * math.log2(3) + 4 * 3e-4 / 3, rel=1e-2)
+    assert faster.step_s == pytest.approx(0.002 + 0.005 * math.log2(3) + 250 * 3e-4 / 3, rel=1e-2)
+    on_gpu = StepTime(_GRID, [gpu_time(point) for point in _GRID], processor=False)
+    assert "h" not in on_gpu.values
 
 
 def test_a_core_that_the_device_takes_is_found() -> None:
