@@ -24,7 +24,7 @@ from suite.telemetry.storage import storage_facts
 LARGEST, LARGEST_QUICK = 4 << 30, 1 << 30  # bytes of a file
 SMALLEST = 64 << 20
 _FREE_PARTS = 20
-SECONDS = (2, 5)  # of a window: quick, full
+SECONDS: tuple[float, float] = (2, 5)  # of a window: quick, full
 _BLOCK = 4 << 20
 # Series -> fio's operation, block size in bytes, depth of the queue, unit, and work per operation.
 JOBS = {
@@ -120,7 +120,7 @@ def _direct(path: Path) -> bool:
     return True
 
 
-def _window(program: str, name: str, path: Path, size: int, direct: bool, seconds: int) -> tuple[int, int]:
+def _window(program: str, name: str, path: Path, size: int, direct: bool, seconds: float) -> tuple[int, int]:
     """The operations of one window and its ns, as fio counts them."""
     operation, block, depth, *_ = JOBS[name]
     engine = "libaio" if direct else "psync"
@@ -128,8 +128,8 @@ def _window(program: str, name: str, path: Path, size: int, direct: bool, second
         [
             program, "--name=baseline", f"--filename={path}", f"--size={size}", f"--rw={operation}",
             f"--bs={block}", f"--iodepth={depth}", f"--ioengine={engine}", f"--direct={int(direct)}",
-            f"--runtime={seconds}", "--time_based", "--randrepeat=0", "--norandommap", "--fallocate=none",
-            "--allow_file_create=0", "--output-format=json",
+            f"--runtime={round(seconds * 1000)}ms", "--time_based", "--randrepeat=0", "--norandommap",
+            "--fallocate=none", "--allow_file_create=0", "--output-format=json",
         ],
         timeout=60 + 10 * seconds,
     )  # fmt: skip
@@ -144,7 +144,7 @@ def _window(program: str, name: str, path: Path, size: int, direct: bool, second
     return calls, elapsed
 
 
-def _output(command: list[str], timeout: int = 20) -> str:
+def _output(command: list[str], timeout: float = 20) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -216,7 +216,7 @@ def test_fio_measures_files_that_are_removed_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk, "LARGEST_QUICK", disk.SMALLEST)
-    monkeypatch.setattr(disk, "SECONDS", (1, 1))
+    monkeypatch.setattr(disk, "SECONDS", (0.1, 0.1))
     log = run.measure(
         ("disk",), {}, folder=tmp_path / "logs", disk_folder=tmp_path, quick=True, gpus=0, report=print
     )
