@@ -4,13 +4,13 @@ On an accelerator the input pipeline works beside the device, so that the slower
 on a processor both share the cores:
 
     accelerator: t = max(a + b B, B d max(c / v, s)) + e 2 (d - 1) / d
-    processor:   t = max(a + h log2 v + b B + B d c / v, B d s) + e 2 (d - 1) / d
+    processor:   t = max(a + h log2(v / d) + b B + B d c / v, B d s) + e 2 (d - 1) / d
 
 B: batch per device; d: devices of a node; v: processors of a node, on a processor at most the threads of the
-ranks. The parameters a (s), b (s per sample of the batch), c (processor seconds per sample), h (s that the
-threads of a step wait for each other), s (s per sample that the disk needs, one for each state of the page
-cache but ``warm``) and e (s of an exchange) are not negative. A term is fitted only where the cells vary what
-it depends on.
+ranks. The parameters a (s), b (s per sample of the batch), c (processor seconds per sample), h (s that each
+doubling of a rank's threads adds to a step, because they wait for each other), s (s per sample that the disk
+needs, one for each state of the page cache but ``warm``) and e (s of an exchange) are not negative. A term is
+fitted only where the cells vary what it depends on.
 
 Real machines differ from this formula, and cells that were held out decide between three forms of it. In the
 form ``core`` the process that drives the device takes u of a processor from the loader: c / (v - u). The form
@@ -113,6 +113,7 @@ class _Layout:
         """(device, processors, disk, exchange): seconds of each part of a step, one per row."""
         value = dict(zip(self.names, theta, strict=True))
         device = value["a"] + value.get("b", 0.0) * rows.batch
+        device += value.get("h", 0.0) * np.log2(np.maximum(rows.cpus / rows.devices, 1.0))
         loaded = rows.batch * rows.devices
         cpus = value.get("c", 0.0) * loaded / np.maximum(rows.cpus - value.get("u", 0.0), 0.1)
         disk = np.zeros_like(device)
@@ -124,8 +125,6 @@ class _Layout:
         """The step times in s."""
         device, cpus, disk, exchange = self.parts(theta, rows)
         compute = device + cpus if self.processor else np.maximum(device, cpus)
-        if "h" in self.names:
-            compute = compute + theta[self.names.index("h")] * np.log2(np.maximum(rows.cpus, 1.0))
         return np.maximum(np.maximum(compute, disk) + exchange, 1e-12)
 
     def fit(self, rows: Rows, times: Floats, starts: Sequence[Floats]) -> Floats:

@@ -2,12 +2,12 @@
 
 A baseline has three groups: cpu (GEMM, memory, page cache, JPEG), gpu (GEMM per precision, memory, links,
 launches, sums over GPUs) and disk (fio on files in the folder --disk). Logs are kept in <baselines>/logs;
-<baselines>/<kind of machine>/<digest>.json is the file to share. Groups with a slow series are measured a
-second time, as a baseline of their own: what is slow once was disturbed, what is slow twice is slow.
+<baselines>/<kind of machine>/<digest>.json is the file to share. If a series is slow, all is measured again,
+as a baseline of its own.
 
-Exit codes: 0 measured, and no series is slow in both measurements; 1 a series is slow in both; 2 usage or
-internal error; 13 PyTorch cannot be installed, or nothing could be measured; 15 the files cannot be written;
-20 a measurement failed, or computed a wrong result.
+Exit codes: 0 measured, and no series is slow, or none in both measurements; 1 a series is slow in both (with
+--log: in that log); 2 usage or internal error; 13 PyTorch cannot be installed, or nothing could be measured;
+15 the files cannot be written; 20 a measurement failed, or computed a wrong result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from suite.baseline.run import GROUPS, GroupFailed, measure
 from suite.cli.guard import MISSING, UsageError, progress
-from suite.compare.baseline_verdict import SLOW, verdicts
+from suite.compare.baseline_verdict import SLOW, UNKNOWN, BaselineVerdict, verdicts
 from suite.environments import environments
 from suite.harness.log import LogError
 from suite.metrics.baseline import Baseline, BaselineProblem, read_log, read_shared
@@ -38,20 +38,22 @@ _NARROW = 60
 def main(args: argparse.Namespace) -> int:
     """Measure, write, compare and print; see the module for the exit codes."""
     try:
-        folder = args.log or _measured(args, _groups(args))
+        groups = () if args.log else _groups(args)
+        folder = args.log or _measured(args, groups)
         baseline = _read(folder)
         if not baseline.series:
             print(text(baseline, (), _width()))
             print(f"baseline: nothing was measured; the reasons are above and in {folder}", file=sys.stderr)
             return MISSING
         known = _known(args.baselines / baseline.cohort.folder)
-        slow = _compare(baseline, known, folder, args)
+        slow = _slow(_compare(baseline, known, folder, args))
         if slow and args.log is None:
-            again = tuple(group for group in GROUPS if any(name.startswith(group) for _, name in slow))
-            progress(f"{' and '.join(again)}: measuring again, because a series is slow")
-            folder = _measured(args, again)
+            progress(f"measuring again: {', '.join(sorted({name for _, name in slow}))} slow")
+            folder = _measured(args, groups)  # all of it: a run cites the newest baseline
             print()
-            slow &= _compare(_read(folder), known, folder, args)
+            again = _compare(_read(folder), known, folder, args)
+            judged = {(one.against, row.name) for one in again for row in one.series if row.state != UNKNOWN}
+            slow = {one for one in slow if one not in judged or one in _slow(again)}
             names = sorted({name for _, name in slow})
             print(f"\nslow in both measurements: {', '.join(names) or 'no series'}")
     except GroupFailed as problem:
@@ -75,8 +77,8 @@ def _read(folder: Path) -> Baseline:
 
 def _compare(
     baseline: Baseline, known: list[Baseline], folder: Path, args: argparse.Namespace
-) -> set[tuple[str, str]]:
-    """Print a baseline and its verdicts, keep a new one to share; (comparison, series) of what is slow."""
+) -> tuple[BaselineVerdict, ...]:
+    """Print a baseline and its verdicts, and keep a new one to share."""
     found = verdicts(baseline, known)
     print(text(baseline, found, _width()))
     print(f"\nlog: {folder}")
@@ -85,6 +87,11 @@ def _compare(
         shared.parent.mkdir(parents=True, exist_ok=True)
         shared.write_bytes(baseline.shared())
         print(f"to share: {shared}")
+    return found
+
+
+def _slow(found: tuple[BaselineVerdict, ...]) -> set[tuple[str, str]]:
+    """The comparisons and series that are slow."""
     return {(verdict.against, one.name) for verdict in found for one in verdict.series if one.state == SLOW}
 
 

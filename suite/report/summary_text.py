@@ -97,7 +97,8 @@ def _print_table(table: Table, console: Console) -> None:
     if shared:
         console.print(Text(("all: " if len(table.rows) > 1 else "") + ", ".join(shared)))
     figures, left_out = _fitting(table, differing, console.width)
-    console.print(_rich_table(table, differing, figures))
+    widths = _widths(table, differing, figures, console.width)
+    console.print(_rich_table(table, differing, figures, widths))
     if notes:
         console.print("further settings:")
     for number, text in enumerate(notes, 1):
@@ -116,18 +117,20 @@ def kind_text(table: Table) -> str:
     return of_jobs.get(table.mode, f"{table.data} data, {table.mode} mode")
 
 
-def _rich_table(table: Table, differing: Sequence[_Setting], figures: Sequence[_Figure]) -> RichTable:
+def _rich_table(
+    table: Table, differing: Sequence[_Setting], figures: Sequence[_Figure], widths: Sequence[int | None]
+) -> RichTable:
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
     # the box adds one column between columns
     made = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP - 1, 0, 0), show_edge=False)
-    for setting in differing:
+    for setting, width in zip(differing, widths, strict=True):
         made.add_column(
             setting.head,
             overflow="fold",
-            min_width=_least(setting, table),
+            width=width,
             justify="right" if _numeric(setting, table) else "left",
         )
     for figure in figures:
@@ -211,7 +214,8 @@ def _with_footnotes(
     further = {_text(name) for name in _further_settings(table)}
     noted = further if len(further) > _MOST_COLUMNS else set()
     for head in (*_FIRST_NOTED, *sorted(further)):
-        if _needed([one for one in differing if one.head not in noted], table) <= width:
+        left = [one for one in differing if one.head not in noted]
+        if _needed(left, table, noted=bool(noted)) <= width:
             break
         noted.add(head)
     those = [one for one in differing if one.head in noted]
@@ -223,22 +227,39 @@ def _with_footnotes(
     numbers = {note: f"[{number}]" for number, note in enumerate(notes, 1)}
     columns = [one for one in differing if one.head not in noted]
     if notes:
-        columns.insert(-1, _Setting("further", lambda row: numbers.get(text(row), "")))
+        before = next((at for at, one in enumerate(columns) if one.head == "status"), len(columns))
+        columns.insert(before, _Setting("further", lambda row: numbers.get(text(row), "")))
     return columns, notes
 
 
-def _needed(settings: Sequence[_Setting], table: Table) -> int:
+def _needed(settings: Sequence[_Setting], table: Table, *, noted: bool) -> int:
     """The width of these columns folded between words, with ``further``, the first figure and the run."""
-    words = [[" " * _least(one, table)] for one in settings]
-    first = next(iter(_figures(table.mode)))
-    always = [["further"], [first.head, *map(first.text, table.rows)], [_short(row) for row in table.rows]]
-    return sum(_width("", cells) for cells in [*words, *always]) - _GAP
+    shown = [one for one in _figures(table.mode) if any(map(one.text, table.rows))][:1]
+    figures = sum(_width_of(one, table) for one in [*shown, _Figure("run", _short)])
+    further = len("further") + _GAP if noted else 0
+    return sum(_least(one, table) + _GAP for one in settings) + further + figures - _GAP
+
+
+def _widths(
+    table: Table, settings: Sequence[_Setting], figures: Sequence[_Figure], width: int
+) -> list[int | None]:
+    """The widths of the settings' columns beside the figures; None: there is no room for whole words."""
+    room = width - sum(_width_of(one, table) for one in figures)
+    least = [_least(one, table) for one in settings]
+    found = [_width(one.head, [one.value(row) for row in table.rows]) - _GAP for one in settings]
+    if sum(least) + _GAP * len(least) > room:
+        return [None] * len(settings)
+    while sum(found) + _GAP * len(found) > room:
+        found[max(range(len(found)), key=lambda at: found[at] - least[at])] -= 1
+    return list(found)
 
 
 def _least(setting: _Setting, table: Table) -> int:
     """The least width of a column: that of its longest word, and that of its text up to 12 characters."""
+    from rich.cells import cell_len
+
     texts = [setting.head, *map(setting.value, table.rows)]
-    return max(max(min(len(text), 12), *map(len, text.split() or [""])) for text in texts)
+    return max(max(min(cell_len(text), 12), *map(cell_len, text.split() or [""])) for text in texts)
 
 
 def _text(value: Any) -> str:

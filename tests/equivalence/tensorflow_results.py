@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import tensorflow as tf
 
-from suite.frameworks.tensorflow.results import LARGE, CopiedResults
+from suite.frameworks.tensorflow.results import LARGE, OverlappedResults
 
 
 def main() -> None:
     """See the module."""
-    results = CopiedResults(SimpleNamespace(array=lambda tensor: np.array(tensor.numpy())))
+    results = OverlappedResults(SimpleNamespace(array=lambda tensor: np.array(tensor.numpy())))
     shapes = ((), (2, 3), (), (LARGE // 4,), (2, 3))
     kept = [tf.random.uniform(shapes[step % 5]) for step in range(58)]
     kept[7] = tf.constant(7)  # another type

@@ -246,6 +246,8 @@ def test_settings_that_do_not_fit_are_footnotes_and_words_stay_whole() -> None:
     assert "the machine of" not in table
     assert "rules=1.0, system=the machine of four" in notes
     assert "NVIDIA H100" in table
+    assert sum(line.endswith(("0-b", "1-b")) for line in table.splitlines()) == 2
+    assert sum("100,000 samples/s" in line for line in table.splitlines()) == 2
     assert max(map(len, text.splitlines())) <= 60
 
 

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from suite.contract import WARMUP_STEPS
 from suite.frameworks.common import Results
 
-# Bytes from which on an output is copied while later steps run; a smaller copy disturbs more than it saves.
-LARGE = 1 << 16
-# Small outputs that one copy brings to the host, as many as a warm-up has: the first stack of each number of
-# tensors in a process loads a kernel, which takes about 10 ms.
-STACKED = 10
+LARGE = 1 << 16  # bytes of an output that a thread copies; for smaller ones the hand-over takes longer
+# A copy waits for all steps that were launched before it. So few steps are launched ahead of a copy that the
+# copies end soon after the steps, and enough that the device never waits.
+AHEAD = 2
 
 
-class CopiedResults(Results):
-    """Large outputs reach the host while later steps run, small ones of equal shape by tens.
+class OverlappedResults(Results):
+    """Large outputs are copied to the host by a thread, beside later steps; small ones ten in one copy.
 
-    A copy waits for its step and lets go of Python's lock, so one thread makes them in order.
+    The first stack of each number of tensors in a process loads a kernel, which takes about 10 ms: stacks
+    have as many as the warm-up has steps.
     """
 
     def __init__(self, framework: Any) -> None:
         super().__init__(framework)
-        self._copies = ThreadPoolExecutor(1)
+        self._thread = ThreadPoolExecutor(1)
+        self._copies: deque[Future[NDArray[Any]]] = deque()  # that may not have ended
 
     def keep(self, tensor: Any) -> None:
         """Store ``tensor``, which no later step may overwrite."""
-        large = tensor.dtype.size * tensor.shape.num_elements() >= LARGE
-        self._tensors.append(self._copies.submit(self._framework.array, tensor) if large else tensor)
+        if tensor.dtype.size * tensor.shape.num_elements() < LARGE:
+            self._tensors.append(tensor)
+            return
+        copy = self._thread.submit(self._framework.array, tensor)
+        self._tensors.append(copy)
+        self._copies.append(copy)
+        if len(self._copies) > AHEAD:
+            self._copies.popleft().result()
 
     def collect(self) -> list[NDArray[Any]]:
         """Every stored output in order, on the host; the store is empty afterwards."""
         kept, self._tensors = self._tensors, []
+        self._copies.clear()
         alike: dict[Any, list[int]] = {}
         found: dict[int, NDArray[Any]] = {}
         for at, one in enumerate(kept):
@@ -43,9 +53,9 @@ class CopiedResults(Results):
             else:
                 alike.setdefault((tuple(one.shape), one.dtype), []).append(at)
         for group in alike.values():
-            whole = len(group) - len(group) % STACKED
-            for first in range(0, whole, STACKED):
-                some = group[first : first + STACKED]
+            whole = len(group) - len(group) % WARMUP_STEPS
+            for first in range(0, whole, WARMUP_STEPS):
+                some = group[first : first + WARMUP_STEPS]
                 rows = self._framework.array(tf.stack([kept[at] for at in some]))
                 found |= dict(zip(some, rows, strict=True))
             found |= {at: self._framework.array(kept[at]) for at in group[whole:]}

@@ -22,7 +22,6 @@ class Pair(BasePair):
 
     chooses = True
     channels_last = True
-    fuses_convolutions = False  # it has too many: see Framework.fuse_no_convolutions
 
     def build(self) -> None:
         """Make the networks and read their initial values; quality runs evaluate with the masters."""
