@@ -22,7 +22,7 @@ from pathlib import Path
 
 from suite.baseline.run import GROUPS, GroupFailed, measure
 from suite.cli.guard import MISSING, UsageError, progress
-from suite.compare.baseline_verdict import SLOW, UNKNOWN, BaselineVerdict, verdicts
+from suite.compare.baseline_verdict import SLOW, UNKNOWN, verdicts
 from suite.environments import environments
 from suite.harness.log import LogError
 from suite.metrics.baseline import Baseline, BaselineProblem, read_log, read_shared
@@ -46,14 +46,14 @@ def main(args: argparse.Namespace) -> int:
             print(f"baseline: nothing was measured; the reasons are above and in {folder}", file=sys.stderr)
             return MISSING
         known = _known(args.baselines / baseline.cohort.folder)
-        slow = _slow(_compare(baseline, known, folder, args))
+        states = _compare(baseline, known, folder, args)
+        slow = {one for one, state in states.items() if state == SLOW}
         if slow and args.log is None:
             progress(f"measuring again: {', '.join(sorted({name for _, name in slow}))} slow")
             folder = _measured(args, groups)  # all of it: a run cites the newest baseline
             print()
             again = _compare(_read(folder), known, folder, args)
-            judged = {(one.against, row.name) for one in again for row in one.series if row.state != UNKNOWN}
-            slow = {one for one in slow if one not in judged or one in _slow(again)}
+            slow = {one for one in slow if again.get(one, UNKNOWN) in (SLOW, UNKNOWN)}
             names = sorted({name for _, name in slow})
             print(f"\nslow in both measurements: {', '.join(names) or 'no series'}")
     except GroupFailed as problem:
@@ -77,8 +77,8 @@ def _read(folder: Path) -> Baseline:
 
 def _compare(
     baseline: Baseline, known: list[Baseline], folder: Path, args: argparse.Namespace
-) -> tuple[BaselineVerdict, ...]:
-    """Print a baseline and its verdicts, and keep a new one to share."""
+) -> dict[tuple[str, str], str]:
+    """Print a baseline and its verdicts, and keep a new one to share; the states by comparison and series."""
     found = verdicts(baseline, known)
     print(text(baseline, found, _width()))
     print(f"\nlog: {folder}")
@@ -87,12 +87,7 @@ def _compare(
         shared.parent.mkdir(parents=True, exist_ok=True)
         shared.write_bytes(baseline.shared())
         print(f"to share: {shared}")
-    return found
-
-
-def _slow(found: tuple[BaselineVerdict, ...]) -> set[tuple[str, str]]:
-    """The comparisons and series that are slow."""
-    return {(verdict.against, one.name) for verdict in found for one in verdict.series if one.state == SLOW}
+    return {(verdict.against, one.name): one.state for verdict in found for one in verdict.series}
 
 
 def _width() -> int:

@@ -64,8 +64,8 @@ class Decoders:
     def start(self, count: int) -> None:
         """End the processes and start ``count`` new ones; each has decoded an image when this returns.
 
-        About one process in thirty decodes 10 to 15 % more slowly for as long as it lives, so that a figure
-        needs several.
+        In five of 77 baselines JPEG was 6 to 15 % slower in all windows while other series were as usual,
+        which looks like a property of a process; so a figure has several.
         """
         self.close()
         command = [sys.executable, "-m", __name__]

@@ -27,6 +27,7 @@ _LONGEST_LINE = 400
 _MOST_COLUMNS = 3  # of settings without a column of their own kind; more become footnotes
 # Columns that become footnotes in a narrow terminal, in this order.
 _FIRST_NOTED = ("submitter", "rules", "system", "image", "threads", "limits", "runtime", "device")
+_LEAST_WIDTH = 12  # of a column whose text is longer; its words stay whole
 _PIPE_WIDTH = 120  # columns of output that goes to no terminal
 _GAP = 2  # columns between columns
 _BEFORE_RUN_ID = 4  # figures that are more important than the whole run id
@@ -213,9 +214,12 @@ def _with_footnotes(
     """
     further = {_text(name) for name in _further_settings(table)}
     noted = further if len(further) > _MOST_COLUMNS else set()
+    shown = [one for one in _figures(table.mode) if any(map(one.text, table.rows))][:1]
+    room = width - sum(_width_of(one, table) for one in [*shown, _Figure("run", _short)]) + _GAP
+    least = {one.head: _least(one, table) + _GAP for one in differing}
     for head in (*_FIRST_NOTED, *sorted(further)):
-        left = [one for one in differing if one.head not in noted]
-        if _needed(left, table, noted=bool(noted)) <= width:
+        needed = sum(columns for one, columns in least.items() if one not in noted)
+        if needed + (len("further") + _GAP if noted else 0) <= room:
             break
         noted.add(head)
     those = [one for one in differing if one.head in noted]
@@ -230,14 +234,6 @@ def _with_footnotes(
         before = next((at for at, one in enumerate(columns) if one.head == "status"), len(columns))
         columns.insert(before, _Setting("further", lambda row: numbers.get(text(row), "")))
     return columns, notes
-
-
-def _needed(settings: Sequence[_Setting], table: Table, *, noted: bool) -> int:
-    """The width of these columns folded between words, with ``further``, the first figure and the run."""
-    shown = [one for one in _figures(table.mode) if any(map(one.text, table.rows))][:1]
-    figures = sum(_width_of(one, table) for one in [*shown, _Figure("run", _short)])
-    further = len("further") + _GAP if noted else 0
-    return sum(_least(one, table) + _GAP for one in settings) + further + figures - _GAP
 
 
 def _widths(
@@ -259,7 +255,7 @@ def _least(setting: _Setting, table: Table) -> int:
     from rich.cells import cell_len
 
     texts = [setting.head, *map(setting.value, table.rows)]
-    return max(max(min(cell_len(text), 12), *map(cell_len, text.split() or [""])) for text in texts)
+    return max(max(min(cell_len(text), _LEAST_WIDTH), *map(cell_len, text.split() or [""])) for text in texts)
 
 
 def _text(value: Any) -> str:

@@ -268,7 +268,7 @@ def test_wider_terminal_shows_more_figures_and_the_whole_run_id() -> None:
 
 def test_result_without_a_score_has_its_status_and_cause() -> None:
     rows = [row(), row(status="OOM", why="aborted in repeat 0", metrics={}, run_id="2-12345678")]
-    text = shown(rows, 60)
+    text = shown(rows, 80)
     assert "12345678 OOM: aborted in repeat 0" in text
     (line,) = [line for line in text.splitlines() if line.endswith("12345678")]
     assert line.split() == ["OOM", "OOM", "12345678"]

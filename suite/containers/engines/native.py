@@ -54,11 +54,11 @@ def worker_environment(scratch: str, cache: str, code: str, threads: int, wait_p
         "CUDA_MODULE_LOADING": "LAZY",
         "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
         "TRITON_CACHE_DIR": f"{cache}/triton",
+        "TF_XLA_FLAGS": f"--tf_xla_persistent_cache_directory={cache}/tensorflow",
         "XDG_CACHE_HOME": cache,
         # Machine code that the driver compiles from PTX, such as cuDNN's. Otherwise it is kept under HOME,
         # which is new for each repeat.
         "CUDA_CACHE_PATH": f"{cache}/cuda",
-        "TF_XLA_FLAGS": f"--tf_xla_persistent_cache_directory={cache}/tensorflow",
     }
 
 
