@@ -7,6 +7,7 @@ by their pid files.
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import json
 import os
@@ -54,12 +55,19 @@ class Slurm:
 
 
 def unpack(folder: Path) -> Path:
-    """Unpack the packages below ``folder``, unless an earlier call did; NoSlurmError if that fails."""
+    """Unpack the packages below ``folder``, unless an earlier call did; NoSlurmError if that fails.
+
+    Processes of pytest-xdist call this at the same time: one unpacks, the others wait for it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     complete = folder / "whole"
-    if not complete.exists():
-        shutil.rmtree(folder, ignore_errors=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if complete.exists():
+            return folder
         fetched = folder / "packages"
-        fetched.mkdir(parents=True)
+        shutil.rmtree(fetched, ignore_errors=True)  # what an attempt that failed left
+        fetched.mkdir()
         for tool in ("apt-get", "dpkg"):
             if shutil.which(tool) is None:
                 raise NoSlurmError(f"{tool} is not installed: the test takes Slurm from Debian's packages")

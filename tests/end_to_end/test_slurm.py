@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,27 @@ from suite.launch.job import submit
 from suite.launch.script import script
 from suite.plan.errors import Unsupported
 from suite.plan.slurm_options import SlurmOptions
+from tests.end_to_end import local_slurm
 from tests.end_to_end.command import DATA, ROOT, Running, all_ended, command
 from tests.end_to_end.local_slurm import Slurm, slurm_for_tests
 
 SYNTHETIC = "data=synthetic"
+
+
+def test_packages_are_unpacked_once_by_callers_that_start_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes of the tests once removed each other's files."""
+    fetched = []
+
+    def fetch(folder: Path) -> None:
+        fetched.append(folder)
+        time.sleep(0.2)  # long enough for the other caller to begin
+
+    monkeypatch.setattr(local_slurm, "_fetch", fetch)
+    with ThreadPoolExecutor() as callers:
+        list(callers.map(local_slurm.unpack, [tmp_path / "packages"] * 2))
+    assert len(fetched) == 1
 
 
 @pytest.fixture(scope="module")
