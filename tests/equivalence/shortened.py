@@ -16,21 +16,21 @@ WHOLE = ",whole"  # asks the runner for a case that is otherwise shortened
 BLOCKS = 2  # of a stage: the one that changes its sizes, and one that repeats
 
 
-def shorten(workload: str) -> None:
+def shorten(workload: str, blocks: int = BLOCKS) -> None:
     """From now on ``workload`` has a shortened network, in this process only."""
     module: Any = import_module(f"suite.workloads.{workload}.spec")
     whole = module.SPEC.network
-    module.SPEC = replace(module.SPEC, network=lambda dims: short(whole(dims)))
+    module.SPEC = replace(module.SPEC, network=lambda dims: short(whole(dims), blocks))
 
 
-def short(network: Network) -> Network:
-    """``network`` with at most ``BLOCKS`` residual blocks in a stage."""
-    return tuple(layer for layer in network if not _repeats(layer))
+def short(network: Network, blocks: int = BLOCKS) -> Network:
+    """``network`` with at most ``blocks`` residual blocks in a stage."""
+    return tuple(layer for layer in network if not _repeats(layer, blocks))
 
 
-def _repeats(layer: Layer) -> bool:
-    """Whether ``layer`` is a residual block after the first ``BLOCKS`` of its stage."""
+def _repeats(layer: Layer, blocks: int) -> bool:
+    """Whether ``layer`` is a residual block after the first ``blocks`` of its stage."""
     if not isinstance(layer, Residual) or not isinstance(first := layer.body[0], Conv):
         return False
     _, block, _ = first.name.split(".", 2)  # "stage3.16.0.conv" (suite/workloads/_classification/resnet.py)
-    return int(block) >= BLOCKS
+    return int(block) >= blocks
