@@ -157,15 +157,17 @@ def classify(weights: Weights, outputs: Tensor) -> Tensor:
 
 
 def for_decoding(weights: Weights, layers: int) -> dict[str, Tensor]:
-    """``weights`` with the two matrices of each decoder layer joined and transposed, [in + H, 4H].
+    """``weights`` for decoding steps: matrices of each decoder layer joined, [in + H, 4H], classifier [H, V].
 
-    A decoding step then computes one product per layer.
+    A step then computes one product per layer, and none with a transposed matrix, which takes longer for few
+    rows on a CPU.
     """
-    joined = {}
+    joined = {"classifier.turned": weights["classifier.weight"].T}
     for name in (f"decoder.{layer}" for layer in range(layers)):
         parts = weights[f"{name}.input"], weights[f"{name}.hidden"]
         joined[f"{name}.joined"] = jnp.concatenate(parts, axis=1).T
     replaced = {f"decoder.{layer}.{part}" for layer in range(layers) for part in ("input", "hidden")}
+    replaced.add("classifier.weight")
     return {name: weight for name, weight in weights.items() if name not in replaced} | joined
 
 
@@ -197,7 +199,8 @@ def decode_step(weights: Weights, memory: Memory, token: Tensor, state: list[Ten
     for layer in range(1, len(state) // 2):
         new = cell(layer, outputs, context)
         outputs = new + outputs if layer > 1 else new
-    return classify(weights, outputs), attention, after
+    logits = outputs @ weights["classifier.turned"] + weights["classifier.bias"]
+    return logits, attention, after
 
 
 def generate(weights: Weights, layers: int, memory: Memory, steps: int) -> Tensor:
