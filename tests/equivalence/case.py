@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "jax")
 LOSSES = 10
 UPDATES = 3
-UNOPTIMISED = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"  # flags of XLA
+
+# Flags of XLA. It compiles a program faster in one piece than in parts, and loops faster if it unrolls none.
+_IN_ONE_PIECE = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+UNOPTIMISED = f"--xla_backend_optimization_level=0 {_IN_ONE_PIECE}"
+_ROLLED = "xla_cpu_disable_loop_unrolling,xla_cpu_disable_slp_vectorizer,xla_cpu_optimize_for_size"
+OPTIMISED = f"--xla_backend_optimization_level=1 --xla_backend_extra_options={_ROLLED} {_IN_ONE_PIECE}"
+
 # Classifiers of the layers of the others, in which XLA optimises these layers in fp32.
 LONG_TO_COMPILE = frozenset({"googlenet", "inception_bn_small", "inception_v3", "resnet152"})
 RATE_DROP = {"rate_drops": "2:0.5"}  # one change of the rate inside the three updates
@@ -36,7 +42,7 @@ class Case:
     ``columns`` splits the output of inference into parts that are compared separately, such as boxes and
     scores: one norm over both would hide the smaller numbers. ``reference`` is the batch by variant for the
     comparison at published sizes (``make equivalence SCALE=reference``): as small as normalisation over a
-    batch allows. ``optimised``: XLA optimises this case in fp64 too, because without optimisation its
+    batch allows. ``optimised``: XLA optimises this case a little in fp64, because without optimisation its
     convolutions take longer than the compilation saves. ``shortened``: ``make test`` compares a network with
     fewer repetitions of the same blocks (:mod:`tests.equivalence.shortened`).
     """
@@ -70,15 +76,18 @@ class Case:
             for variant, batch in self.reference.items()
         )
 
-    def set_flags(self, precision: str = "fp64") -> None:
-        """Set XLA's flags at mini scale, before the first computation of this process.
+    def compile_quickly(self, framework: str, precision: str = "fp64") -> None:
+        """Compile with little optimisation at mini scale; before the first computation of this process.
 
         At mini scale compilation takes longer than the steps. Only tests compute in fp64, to compare the
-        mathematics; in fp32 XLA optimises as it does in a run, except for ``LONG_TO_COMPILE``.
+        mathematics; in fp32 frameworks optimise as they do in a run, except for ``LONG_TO_COMPILE``.
         """
-        quick = not self.optimised if precision == "fp64" else self.workload in LONG_TO_COMPILE
-        if quick and self.scale == "mini":
-            os.environ["XLA_FLAGS"] = UNOPTIMISED
+        if self.scale != "mini":
+            return
+        if precision == "fp64":
+            compile_quickly(framework, OPTIMISED if self.optimised else UNOPTIMISED)
+        elif self.workload in LONG_TO_COMPILE:
+            compile_quickly(framework)
 
     def job(self, framework: str, precision: str, phase: str = "train", **hyper: str) -> Job:
         """The job of one run on the CPU with the fast path."""
@@ -98,6 +107,15 @@ class Case:
         )
         settings = spec.hyperparameters(self.scale, self.variant) | RATE_DROP | dict(self.hyper) | hyper
         return Job(key, "throughput", 7, 0, settings, "cpu", self.threads, True, 0, 0, "", "")
+
+
+def compile_quickly(framework: str, flags: str = UNOPTIMISED) -> None:
+    """XLA gets ``flags``; TensorFlow rewrites no graph, which takes up to half of its time at mini scale."""
+    os.environ["XLA_FLAGS"] = flags
+    if framework == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 def names() -> tuple[str, ...]:

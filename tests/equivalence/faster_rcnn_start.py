@@ -77,7 +77,7 @@ def start(framework: str, folder: Path, file: str) -> None:
     """A pair's initial values and first results, and in PyTorch the features of its backbone."""
     backbone.TRAINED = ("mini",)
     case = load("faster_rcnn")
-    case.set_flags()  # also for fp32: the test compares only which values its step changes
+    case.compile_quickly(framework)  # also for fp32: the test compares only which values its step changes
     pair = build(case, job(framework, "fp32", folder))
     found = {f"initial/{name}": value for name, value in pair.parameters().items()}
     pair.step(0)

@@ -29,7 +29,6 @@ def main(names: list[str]) -> int:
     met = True
     for name in names or CASES:
         case = load(name)
-        case.set_flags()
         job = case.job("pytorch", "fp64")
         workloads.pair_module(job), workloads.framework_module(job)  # imported before the forks
         with tempfile.TemporaryDirectory() as root:

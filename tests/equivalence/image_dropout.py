@@ -63,7 +63,7 @@ def examine(workload: str, framework: str) -> dict[str, Any]:
 
 def main(framework: str, file: str) -> None:
     """See the module."""
-    load("googlenet").set_flags()
+    load("googlenet").compile_quickly(framework)
     # One block of each size: compilation takes long, and the dropout lies behind all blocks.
     googlenet.BLOCKS = {name: sizes for name, sizes in googlenet.BLOCKS.items() if name in BLOCKS}
     found: dict[str, Any] = {}

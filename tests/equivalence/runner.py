@@ -108,7 +108,7 @@ def main(arguments: list[str]) -> None:
     if case.shortened and runs == wanted:
         shorten(case.workload)
     if len(runs) == 1:
-        case.set_flags(runs[0].partition("=")[0])
+        case.compile_quickly(framework, runs[0].partition("=")[0])
     for run in runs:
         kind, _, file = run.partition("=")
         if kind == "mutants":

@@ -7,7 +7,6 @@ compiles the steps, an LSTM is a loop, integers are int64 between steps, and out
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from suite.frameworks.tensorflow import recurrent
 from suite.frameworks.tensorflow.framework import Framework
-from tests.equivalence.case import UNOPTIMISED, load
+from tests.equivalence.case import compile_quickly, load
 from tests.equivalence.runner import build
 from tests.equivalence.shortened import shorten
 
@@ -81,7 +80,7 @@ def on_a_gpu() -> Iterator[None]:
 
 def main(file: str) -> None:
     """See the module."""
-    os.environ["XLA_FLAGS"] = UNOPTIMISED  # compilation takes longer than the steps
+    compile_quickly("tensorflow")
     found: dict[str, Any] = {}
     for case in map(load, CASES):
         if case.shortened:

@@ -221,7 +221,7 @@ def main(arguments: list[str]) -> None:
     """See the module."""
     framework, name, count, *mutants = arguments
     case, size = load(name), int(count)
-    case.set_flags()
+    case.compile_quickly(framework)
     if case.shortened:
         shorten(case.workload, blocks=1)  # the exchange does not depend on the depth
     workloads.pair_module(case.job(framework, "fp64"))  # imported before the forks

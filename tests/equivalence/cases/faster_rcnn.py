@@ -66,4 +66,5 @@ CASE = Case(
     data=Batches,
     columns={"boxes": np.s_[..., :4], "scores": np.s_[..., 4], "labels": np.s_[..., 5]},
     reference={"r50-fpn": 1},
+    optimised=True,
 )

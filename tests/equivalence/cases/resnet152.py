@@ -10,5 +10,5 @@ from dataclasses import replace
 
 from tests.equivalence.images import case
 
-_USUAL = case("resnet152", batch=4, variant="v1.5")
+_USUAL = case("resnet152", batch=4, variant="v1.5", optimised=True)
 CASE = replace(_USUAL, shortened=True, hyper={**_USUAL.hyper, "rate": "0.003"})
