@@ -30,6 +30,7 @@ _OWNERS = (
 _FACTOR = 0x9E3779B97F4A7C15  # of the hash of a sequence; odd, so that no bits are lost
 _TABLES, _SEED = 100, 20  # tables of similar curves, and the seed of their planes
 _PAIRS = 50_000  # pairs of curves that are compared at once
+_FEW = 64  # curves
 _ROUNDING = 1e-4  # far above the error of a correlation in float32
 
 Curve = tuple[int, ...]
@@ -152,7 +153,8 @@ def _candidates(group: Sequence[tuple[Trace, list[float]]], limit: float) -> lis
     with the number of curves (Charikar, "Similarity estimation techniques from rounding algorithms", STOC
     2002). Two curves with a correlation of r have equal signs with probability 1 - arccos(r) / pi: of 50,000
     curves, a pair with 0.8 shares a bucket of some table with a probability of 0.93, with 0.9 of 0.9998.
-    Second differences choose the bucket, because those of honest curves are hardly correlated.
+    Second differences choose the bucket, because those of honest curves are hardly correlated. All pairs of
+    :data:`_FEW` curves are compared in less time than the tables take.
     """
     import numpy as np
 
@@ -161,6 +163,11 @@ def _candidates(group: Sequence[tuple[Trace, list[float]]], limit: float) -> lis
         for order in range(3)
     ]
     owners = np.array([number for number, (_, some) in enumerate(groupby(group, _owner)) for _ in some])
+    if len(group) <= _FEW:
+        first, second = np.triu_indices(len(group), 1)
+        other = owners[first] != owners[second]
+        pairs = first[other] * len(group) + second[other]
+        return _indices(pairs[_above(orders, pairs, limit)], len(group))
     bits = min(max(len(group).bit_length(), 4), 16)
     draw, weights = np.random.default_rng(_SEED), 1 << np.arange(bits)
     known = np.empty(0, np.int64)  # pairs as one number each
@@ -170,7 +177,12 @@ def _candidates(group: Sequence[tuple[Trace, list[float]]], limit: float) -> lis
         other = owners[first] != owners[second]
         pairs = np.setdiff1d(first[other] * len(group) + second[other], known, assume_unique=True)
         known = np.concatenate([known, pairs[_above(orders, pairs, limit)]])
-    return sorted(((int(pair) // len(group), int(pair) % len(group)) for pair in known), key=itemgetter(1, 0))
+    return _indices(known, len(group))
+
+
+def _indices(pairs: NDArray[np.int64], count: int) -> list[tuple[int, int]]:
+    """The two indices of each pair of ``count`` curves, by the second index."""
+    return sorted((divmod(pair, count) for pair in pairs.tolist()), key=itemgetter(1, 0))
 
 
 def _owner(one: tuple[Trace, list[float]]) -> int:
