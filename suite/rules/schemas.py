@@ -26,7 +26,7 @@ class Schemas:
         self._files = dict(files)
         self.names = tuple(sorted(files))
         self._fast: dict[tuple[str, bool], Callable[[Any], bool]] = {}
-        self._explaining: dict[str, Any] = {}
+        self._of_record: dict[str, Any] = {}
 
     def schema(self, name: str) -> dict[str, Any]:
         """One schema as parsed JSON; KeyError for an unknown name."""
@@ -70,9 +70,9 @@ class Schemas:
 
     def errors(self, name: str, value: Any) -> list[Any]:
         """All errors that jsonschema reports for ``value`` and schema ``name``."""
-        if name not in self._explaining:
-            self._explaining[name] = self._validator_of_record(name)
-        return list(self._explaining[name].iter_errors(value))
+        if name not in self._of_record:
+            self._of_record[name] = self._validator_of_record(name)
+        return list(self._of_record[name].iter_errors(value))
 
     def _validator_of_record(self, name: str) -> Any:
         from jsonschema import Draft202012Validator

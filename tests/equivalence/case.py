@@ -25,7 +25,9 @@ UPDATES = 3
 _IN_ONE_PIECE = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 UNOPTIMISED = f"--xla_backend_optimization_level=0 {_IN_ONE_PIECE}"
 _ROLLED = "xla_cpu_disable_loop_unrolling,xla_cpu_disable_slp_vectorizer,xla_cpu_optimize_for_size"
-OPTIMISED = f"--xla_backend_optimization_level=1 --xla_backend_extra_options={_ROLLED} {_IN_ONE_PIECE}"
+SLIGHTLY_OPTIMISED = (
+    f"--xla_backend_optimization_level=1 --xla_backend_extra_options={_ROLLED} {_IN_ONE_PIECE}"
+)
 
 # Classifiers of the layers of the others, in which XLA optimises these layers in fp32.
 LONG_TO_COMPILE = frozenset({"googlenet", "inception_bn_small", "inception_v3", "resnet152"})
@@ -85,9 +87,9 @@ class Case:
         if self.scale != "mini":
             return
         if precision == "fp64":
-            compile_quickly(framework, OPTIMISED if self.optimised else UNOPTIMISED)
+            limit_optimisation(framework, SLIGHTLY_OPTIMISED if self.optimised else UNOPTIMISED)
         elif self.workload in LONG_TO_COMPILE:
-            compile_quickly(framework)
+            limit_optimisation(framework)
 
     def job(self, framework: str, precision: str, phase: str = "train", **hyper: str) -> Job:
         """The job of one run on the CPU with the fast path."""
@@ -109,7 +111,7 @@ class Case:
         return Job(key, "throughput", 7, 0, settings, "cpu", self.threads, True, 0, 0, "", "")
 
 
-def compile_quickly(framework: str, flags: str = UNOPTIMISED) -> None:
+def limit_optimisation(framework: str, flags: str = UNOPTIMISED) -> None:
     """XLA gets ``flags``; TensorFlow rewrites no graph, which takes up to half of its time at mini scale."""
     os.environ["XLA_FLAGS"] = flags
     if framework == "tensorflow":

@@ -21,7 +21,7 @@ from suite.common.image_reader import DeviceImages
 from suite.common.stream import digest_arrays
 from suite.common.support import UnsupportedJob
 from suite.contract import Parameter
-from tests.equivalence.case import Case, compile_quickly, load
+from tests.equivalence.case import Case, limit_optimisation, load
 from tests.equivalence.shortened import shorten
 
 
@@ -290,7 +290,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("framework")
     parser.add_argument("file", nargs="?", default="")
     asked = parser.parse_args(arguments)
-    compile_quickly(asked.framework)
+    limit_optimisation(asked.framework)
     case = load(asked.case)
     # A custom pair may have its own network.
     if workloads.specification(case.workload).FAMILY and not asked.file:

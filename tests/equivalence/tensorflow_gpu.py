@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from suite.frameworks.tensorflow import recurrent
 from suite.frameworks.tensorflow.framework import Framework
-from tests.equivalence.case import compile_quickly, load
+from tests.equivalence.case import limit_optimisation, load
 from tests.equivalence.runner import build
 from tests.equivalence.shortened import shorten
 
@@ -80,7 +80,7 @@ def on_a_gpu() -> Iterator[None]:
 
 def main(file: str) -> None:
     """See the module."""
-    compile_quickly("tensorflow")
+    limit_optimisation("tensorflow")
     found: dict[str, Any] = {}
     for case in map(load, CASES):
         if case.shortened:

@@ -69,13 +69,14 @@ def test_runs_of_one_bitwise_class_must_have_equal_fingerprints(tmp_path: Path) 
     assert [fault.rule for fault in fingerprint_breaches([one, copied])] == ["REG-011"]
 
 
-@pytest.mark.parametrize(("workload", "telling"), [("faster_rcnn", False), ("lstm_ptb", True)])
-def test_empty_outputs_do_not_show_a_copied_fingerprint(workload: str, telling: bool) -> None:
+# Results of faster_rcnn on other machines are later, and their fingerprints have scores.
+@pytest.mark.parametrize(("parent", "telling"), [("h200-*/faster_rcnn", False), ("lstm_ptb", True)])
+def test_empty_outputs_do_not_show_a_copied_fingerprint(parent: str, telling: bool) -> None:
     """Untrained weights of faster_rcnn detect nothing: a result of JAX was rejected (REG-011)."""
-    folders = sorted(SUBMISSIONS.glob(f"**/{workload}/*-infer-*"))
+    folders = sorted(SUBMISSIONS.glob(f"**/{parent}/*-infer-*"))
+    assert len(folders) >= 2
     traces = [trace_of(record_of(read_folder(one)), one.name, "example-labs", "box") for one in folders]
-    # Later results of faster_rcnn have scores in their fingerprint, which tell.
-    assert [trace.own is not None for trace in traces].count(telling) >= 2
+    assert [trace.own is not None for trace in traces] == [telling] * len(traces)
     assert list(fingerprint_breaches(traces)) == []
 
 

@@ -129,11 +129,11 @@ def _recurrence(sums: Tensor, recurrent: Tensor, hidden: Tensor, cell: Tensor) -
 def _forward(sums: Tensor, recurrent: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Any, Any]:
     """The results of :func:`_recurrence`, and what its gradient reads. Within a step sums are wide."""
     dtype, full = sums.dtype, wide(sums.dtype)
-    turned = recurrent.T  # once: on a CPU products of few rows that transpose themselves take longer
+    transposed = recurrent.T  # once: on a CPU products of few rows that transpose themselves take longer
 
     def step(state: State, total: Tensor) -> tuple[State, tuple[Tensor, ...]]:
         hidden, before = state
-        total = total + jnp.matmul(hidden, turned, preferred_element_type=full)
+        total = total + jnp.matmul(hidden, transposed, preferred_element_type=full)
         enter, forget, candidate, leave = jnp.split(total, 4, axis=1)
         enter, forget, leave = (jax.nn.sigmoid(gate) for gate in (enter, forget, leave))
         candidate = jnp.tanh(candidate)

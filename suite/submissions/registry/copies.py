@@ -146,16 +146,7 @@ def _similar(group: Sequence[tuple[Trace, list[float]]], limit: float) -> Iterat
 
 
 def _candidates(group: Sequence[tuple[Trace, list[float]]], limit: float) -> list[tuple[int, int]]:
-    """(index, index) of curves of two submissions whose similarity is above ``limit``, by the second index.
-
-    Each of :data:`_TABLES` tables has a bucket for each combination of the signs of products with some random
-    vectors, about as many buckets as there are curves, so that the number of pairs that share a bucket grows
-    with the number of curves (Charikar, "Similarity estimation techniques from rounding algorithms", STOC
-    2002). Two curves with a correlation of r have equal signs with probability 1 - arccos(r) / pi: of 50,000
-    curves, a pair with 0.8 shares a bucket of some table with a probability of 0.93, with 0.9 of 0.9998.
-    Second differences choose the bucket, because those of honest curves are hardly correlated. All pairs of
-    :data:`_FEW` curves are compared in less time than the tables take.
-    """
+    """(index, index) of curves of two submissions with a similarity above ``limit``, by the second index."""
     import numpy as np
 
     orders = [
@@ -163,26 +154,36 @@ def _candidates(group: Sequence[tuple[Trace, list[float]]], limit: float) -> lis
         for order in range(3)
     ]
     owners = np.array([number for number, (_, some) in enumerate(groupby(group, _owner)) for _ in some])
-    if len(group) <= _FEW:
-        first, second = np.triu_indices(len(group), 1)
-        other = owners[first] != owners[second]
-        pairs = first[other] * len(group) + second[other]
-        return _indices(pairs[_above(orders, pairs, limit)], len(group))
-    bits = min(max(len(group).bit_length(), 4), 16)
-    draw, weights = np.random.default_rng(_SEED), 1 << np.arange(bits)
     known = np.empty(0, np.int64)  # pairs as one number each
-    for _ in range(_TABLES):
-        planes = draw.standard_normal((orders[2].shape[1], bits), np.float32)
-        first, second = _sharing((orders[2] @ planes > 0) @ weights)
+    # Second differences, because those of honest curves are hardly correlated.
+    for first, second in _pairs_to_compare(orders[2]):
         other = owners[first] != owners[second]
         pairs = np.setdiff1d(first[other] * len(group) + second[other], known, assume_unique=True)
         known = np.concatenate([known, pairs[_above(orders, pairs, limit)]])
-    return _indices(known, len(group))
+    return sorted(((int(pair) // len(group), int(pair) % len(group)) for pair in known), key=itemgetter(1, 0))
 
 
-def _indices(pairs: NDArray[np.int64], count: int) -> list[tuple[int, int]]:
-    """The two indices of each pair of ``count`` curves, by the second index."""
-    return sorted((divmod(pair, count) for pair in pairs.tolist()), key=itemgetter(1, 0))
+def _pairs_to_compare(vectors: NDArray[np.float32]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """(first, second): indices of pairs of ``vectors`` [curves, values] of length one; pairs may come again.
+
+    Of at most :data:`_FEW` curves these are all pairs, which take less time than tables. Of more curves they
+    are pairs that share a bucket: each of :data:`_TABLES` tables has a bucket for each combination of the
+    signs of products with some random vectors, about as many buckets as there are curves, so that the number
+    of pairs grows with the number of curves (Charikar, "Similarity estimation techniques from rounding
+    algorithms", STOC 2002). Two curves with a correlation of r have equal signs with probability
+    1 - arccos(r) / pi: of 50,000 curves, a pair with 0.8 shares a bucket of some table with a probability of
+    0.93, with 0.9 of 0.9998.
+    """
+    import numpy as np
+
+    if len(vectors) <= _FEW:
+        yield np.triu_indices(len(vectors), 1)
+        return
+    bits = min(max(len(vectors).bit_length(), 4), 16)
+    draw, weights = np.random.default_rng(_SEED), 1 << np.arange(bits)
+    for _ in range(_TABLES):
+        planes = draw.standard_normal((vectors.shape[1], bits), np.float32)
+        yield _sharing((vectors @ planes > 0) @ weights)
 
 
 def _owner(one: tuple[Trace, list[float]]) -> int:

@@ -162,7 +162,7 @@ def for_decoding(weights: Weights, layers: int) -> dict[str, Tensor]:
     A step then computes one product per layer, and none with a transposed matrix, which takes longer for few
     rows on a CPU.
     """
-    joined = {"classifier.turned": weights["classifier.weight"].T}
+    joined = {"classifier.transposed": weights["classifier.weight"].T}
     for name in (f"decoder.{layer}" for layer in range(layers)):
         parts = weights[f"{name}.input"], weights[f"{name}.hidden"]
         joined[f"{name}.joined"] = jnp.concatenate(parts, axis=1).T
@@ -199,7 +199,7 @@ def decode_step(weights: Weights, memory: Memory, token: Tensor, state: list[Ten
     for layer in range(1, len(state) // 2):
         new = cell(layer, outputs, context)
         outputs = new + outputs if layer > 1 else new
-    logits = outputs @ weights["classifier.turned"] + weights["classifier.bias"]
+    logits = outputs @ weights["classifier.transposed"] + weights["classifier.bias"]
     return logits, attention, after
 
 
