@@ -295,7 +295,7 @@ def norms_torch() -> Array:
     """[3]: the norm of four million float32 in one sum, by the suite's clipping, and in float64."""
     import torch
 
-    from suite.frameworks.pytorch.framework import clip_by_global_norm
+    from suite.frameworks.pytorch.optimisers import clip_by_global_norm
 
     gradient = torch.from_numpy(draw("large", 2000, 2000)).float()
     naive, exact = torch.linalg.vector_norm(gradient), torch.linalg.vector_norm(gradient.double())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.equivalence.interpreters import run
-from tests.equivalence.world import BOUNDS, FRAMEWORKS, HONEST
+from tests.equivalence.world import BOUNDS, FRAMEWORKS, HONEST, UNCLIPPED
 
 # The case that each mutant of mutants/world_<framework>.py runs with: the fastest one in which it makes a
 # difference.
@@ -49,7 +49,7 @@ def test_ranks_are_one_process(framework: str, case: str) -> None:
     assert max(found["differences"].values()) <= BOUNDS[framework]
 
 
-@pytest.mark.parametrize("case", ["gnmt", "word2vec"])
+@pytest.mark.parametrize("case", ["gnmt", "word2vec", "resnet50_cifar10" + UNCLIPPED])
 def test_copy_engines_add_up_the_same(case: str) -> None:
     found = compared("pytorch", case, 3, "copy-engine")["copy-engine"]
     assert found["equal"], "the ranks' weights differ"
@@ -62,6 +62,11 @@ def test_every_mutant_breaks_the_bound(framework: str, case: str) -> None:
     found = compared(framework, case, 2, *MUTANTS[case], *OWN_MUTANTS.get((framework, case), ()))
     kept = [name for name, one in found.items() if max(one["differences"].values()) <= BOUNDS[framework]]
     assert kept == []
+
+
+def test_mistakes_of_an_update_in_parts_break_the_bound() -> None:
+    found = compared("pytorch", "resnet50_cifar10" + UNCLIPPED, 2, "part-updated-twice", "part-not-sent")
+    assert min(max(one["differences"].values()) for one in found.values()) > BOUNDS["pytorch"]
 
 
 # JAX notices a rank that hangs after 100 seconds, and then ends the process itself.

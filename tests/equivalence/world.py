@@ -47,6 +47,7 @@ FRAMEWORKS = {"pytorch": 3, "tensorflow": 3, "mxnet": 2, "jax": 3}
 BOUNDS = {"pytorch": 1e-10, "tensorflow": 1e-10, "mxnet": 1e-4, "jax": 1e-10}
 TIMEOUT_S = 300
 HONEST = "honest"
+UNCLIPPED = ",unclipped"  # behind the name of a case: its gradients are not clipped
 
 
 class Rows:
@@ -64,6 +65,12 @@ class Rows:
     def batch(self, step: int) -> Arrays:
         """The rank's rows of ``step``."""
         return {name: array[self._rows] for name, array in self._data.batch(step).items()}
+
+
+def named(name: str) -> Case:
+    """The case ``name``, which may end with :data:`UNCLIPPED`."""
+    case = load(name.removesuffix(UNCLIPPED))
+    return replace(case, hyper={**dict(case.hyper), "clip": "0"}) if name.endswith(UNCLIPPED) else case
 
 
 def shard(case: Case, job: Job) -> Data:
@@ -220,7 +227,7 @@ def in_processes(*calls: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
 def main(arguments: list[str]) -> None:
     """See the module."""
     framework, name, count, *mutants = arguments
-    case, size = load(name), int(count)
+    case, size = named(name), int(count)
     case.compile_quickly(framework)
     if case.shortened:
         shorten(case.workload, blocks=1)  # the exchange does not depend on the depth

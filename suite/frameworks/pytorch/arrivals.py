@@ -40,16 +40,16 @@ class DeviceArrivals:
     """
 
     def __init__(self, device: torch.device) -> None:
-        from suite.frameworks.pytorch import globaltimer  # imports Triton, which only CUDA builds have
+        from suite.frameworks.pytorch import kernels  # imports Triton, which only CUDA builds have
 
-        self._kernel = globaltimer.record
+        self._kernel = kernels.record
         self._times = torch.zeros(RING, dtype=torch.int64, device=device)
         self._count = torch.zeros(1, dtype=torch.int64, device=device)
         self._now = torch.zeros(1, dtype=torch.int64, device=device)
         self._ignored = torch.zeros(1, dtype=torch.int64, device=device)
         self._clock = OtherClock(self._read_now)
-        ticks = torch.zeros(globaltimer.TICKS, dtype=torch.int64, device=device)
-        globaltimer.observe[(1,)](ticks, globaltimer.TICKS, num_warps=1)
+        ticks = torch.zeros(kernels.TICKS, dtype=torch.int64, device=device)
+        kernels.observe[(1,)](ticks, kernels.TICKS, num_warps=1)
         # The smallest difference between readings that differ.
         self._resolution_ns = int(torch.diff(ticks).min())
 

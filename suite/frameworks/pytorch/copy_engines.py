@@ -4,12 +4,17 @@ NCCL's kernels take multiprocessors from the computation beside them. Here copy 
 vector is cut into a part for each rank; a rank receives its part from the others, adds the parts up, and
 copies the sum to all. As in a ring, a rank sends 2(n - 1)/n of a vector's bytes. Kernels remain for
 additions, for signals, and to put small gradients together.
+
+Where the update of a weight depends on its own gradient alone, a rank updates its part of the weights by the
+sum, and copies the weights instead: 1/n of the reads and writes of an update on each GPU (the sharded update
+of Xu et al., 2020, arXiv:2004.13336). The velocities of the other parts stay as they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -17,16 +22,22 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import _symmetric_memory as symmetric
 
+from suite.frameworks.pytorch.optimisers import Momentum, with_layout_of
+
 ALONE = 1 << 20  # bytes: a larger gradient is read where it lies, smaller ones are first copied together
 CHUNK = 32 << 20  # bytes of a part that are copied, added up and copied back as one
 _ALIGNMENT = 128  # elements
 
+# Updates the weights from one element of the vector to another by the gradient of these.
+Update = Callable[[int, int, Tensor], None]
+
 
 class Vector:
-    """A vector that all ranks add up: where its parts and the sum lie in the memory of each rank.
+    """A vector that all ranks add up: where its parts and the result lie in the memory of each rank.
 
     ``memory`` is a handle of symmetric memory, of which the vector has twice its ``padded`` length from
-    ``offset`` on, and ``signals`` signals from ``signal`` on. ``used`` is its length.
+    ``offset`` on, and ``signals`` signals from ``signal`` on. ``used`` is its length. ``result`` is the sum
+    in this rank's memory, or what all ranks hold instead.
     """
 
     def __init__(self, memory: Any, dtype: torch.dtype, offset: int, used: int, signal: int = 0) -> None:
@@ -36,9 +47,9 @@ class Vector:
         self._part = length // ranks
         self.others = [(self._rank + step) % ranks for step in range(1, ranks)]
         self._received = [memory.get_buffer(one, (ranks, self._part), dtype, offset) for one in range(ranks)]
-        self._sums = [memory.get_buffer(one, (length,), dtype, offset + length) for one in range(ranks)]
-        self.sum = self._sums[self._rank][:used]
-        self._chunk = CHUNK // self.sum.element_size()
+        self._results = [memory.get_buffer(one, (length,), dtype, offset + length) for one in range(ranks)]
+        self.result = self._results[self._rank][:used]
+        self._chunk = CHUNK // self.result.element_size()
         self.signals = -(-self._part // self._chunk)
 
     def _chunks(self, rank: int) -> list[tuple[int, int]]:
@@ -48,38 +59,77 @@ class Vector:
         bounds = [min(bound, self._used) for bound in bounds]
         return list(pairwise(bounds))
 
-    def send(self, own: Tensor) -> None:
-        """Copy to every other rank its part of ``own``, a vector, and signal each chunk."""
-        parts = {peer: self._chunks(peer) for peer in self.others}
-        for at in range(self.signals):
-            for peer, chunks in parts.items():
-                begin, end = chunks[at]
-                first = peer * self._part
-                self._received[peer][self._rank, begin - first : end - first].copy_(own[begin:end])
-                self._memory.put_signal(peer, self._signal + at)
+    def send(self, peer: int, own: Tensor) -> None:
+        """Copy to ``peer`` its part of ``own``, a vector, and signal each chunk."""
+        first, received = peer * self._part, self._received[peer][self._rank]
+        for at, (begin, end) in enumerate(self._chunks(peer)):
+            received[begin - first : end - first].copy_(own[begin:end])
+            self._memory.put_signal(peer, self._signal + at)
 
-    def add(self, own: Tensor) -> None:
-        """Add up this rank's part of all ranks, chunk by chunk, and copy the sums to the others."""
-        first, received = self._rank * self._part, self._received[self._rank]
-        for at, (begin, end) in enumerate(self._chunks(self._rank)):
-            total = self._sums[self._rank][begin:end]
-            addend = own[begin:end]
-            for peer in self.others:
-                self._memory.wait_signal(peer, self._signal + at)
-                addend = torch.add(addend, received[peer, begin - first : end - first], out=total)
-            for peer in self.others:
-                self._sums[peer][begin:end].copy_(total)
+    def add(self, at: int, own: Tensor, update: Update | None) -> None:
+        """Add up chunk ``at`` of this rank's part; the result is the sum, or what ``update`` makes of it."""
+        for peer in self.others:
+            self._memory.wait_signal(peer, self._signal + at)
+        begin, end = self._chunks(self._rank)[at]
+        if begin == end:
+            return
+        first = self._rank * self._part
+        parts = self._received[self._rank][:, begin - first : end - first]
+        # Nobody sends to itself: its own row is free for a sum that is no result.
+        total = self.result[begin:end] if update is None else parts[self._rank]
+        add_up(own[begin:end], parts, self._rank, total)
+        if update is not None:
+            update(begin, end, total)
+
+    def give(self, peer: int, at: int) -> None:
+        """Copy the result of chunk ``at`` of this rank's part to ``peer``."""
+        begin, end = self._chunks(self._rank)[at]
+        self._results[peer][begin:end].copy_(self.result[begin:end])
+
+
+def add_up(own: Tensor, parts: Tensor, rank: int, total: Tensor) -> None:
+    """Write to ``total`` the sum of ``own`` and all rows of ``parts`` but that of ``rank``."""
+    ranks, length = parts.shape
+    if own.is_cuda:
+        from suite.frameworks.pytorch import kernels  # imports Triton, which only CUDA builds have
+
+        programs = -(-length // kernels.BLOCK)
+        kernels.add_up[(programs,)](own, parts, parts.stride(0), rank, total, length, ranks, kernels.BLOCK)
+        return
+    for step in range(1, ranks):
+        own = torch.add(own, parts[(rank + step) % ranks], out=total)
 
 
 class Group:
-    """Parameters whose gradients are exchanged as one vector."""
+    """Parameters that are exchanged as one vector, in which each begins at an aligned element."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], vector: Vector) -> None:
         self._parameters, self.vector = list(parameters), vector
-        sizes = [parameter.numel() for parameter in parameters]
-        self._sums = vector.sum.split(sizes)
-        self._together = torch.empty_like(vector.sum).split(sizes) if len(sizes) > 1 else ()
         self._ready = 0
+        self._sums = self._places(vector.result)
+        self._together = (
+            torch.zeros_like(vector.result)[: self.length(parameters)] if len(parameters) > 1 else None
+        )
+
+    @staticmethod
+    def length(parameters: Sequence[nn.Parameter]) -> int:
+        """The elements of the vector of ``parameters``."""
+        if len(parameters) == 1:
+            return parameters[0].numel()
+        return sum(padded(parameter.numel(), 1) for parameter in parameters)
+
+    def _places(self, vector: Tensor) -> list[Tensor]:
+        """The elements of each parameter in ``vector``."""
+        starts = accumulate((padded(parameter.numel(), 1) for parameter in self._parameters), initial=0)
+        return [
+            vector[start : start + one.numel()] for start, one in zip(starts, self._parameters, strict=False)
+        ]
+
+    def move(self, tensors: Sequence[Tensor], vector: Tensor) -> None:
+        """Let ``tensors``, of the parameters' shapes, lie in ``vector``, with their values and strides."""
+        for tensor, place in zip(tensors, self._places(vector), strict=True):
+            moved = place.as_strided(tensor.shape, tensor.stride())
+            tensor.data = moved.copy_(tensor)
 
     def complete(self) -> bool:
         """Count one more gradient; whether it was the last one of a ``backward()``."""
@@ -87,28 +137,35 @@ class Group:
         return self._ready == 0
 
     @torch.no_grad()
-    def take(self) -> Tensor:
-        """The gradients of this rank as one vector; ``grad`` becomes the sum, in equal strides."""
+    def take(self, in_layout: bool) -> Tensor:
+        """The gradients of this rank as one vector: in the layout of the parameters, or in their own.
+
+        In their own, ``grad`` becomes the sum, in equal strides.
+        """
         flat = []
         for parameter, total in zip(self._parameters, self._sums, strict=True):
             gradient = parameter.grad
             if gradient is None:
                 raise RuntimeError("expected a gradient after its hook was called, found none")
-            if not torch.ops.aten.is_non_overlapping_and_dense(gradient):
+            if in_layout:
+                gradient = with_layout_of(gradient, parameter)
+            elif not torch.ops.aten.is_non_overlapping_and_dense(gradient):
                 gradient = gradient.contiguous()
             flat.append(gradient.as_strided((gradient.numel(),), (1,)))
-            parameter.grad = total.as_strided(gradient.shape, gradient.stride(), total.storage_offset())
-        if not self._together:
+            if not in_layout:
+                parameter.grad = total.as_strided(gradient.shape, gradient.stride())
+        if self._together is None:
             return flat[0]
-        torch._foreach_copy_(self._together, flat)
-        return self._together[0].as_strided((sum(map(len, flat)),), (1,))
+        torch._foreach_copy_(self._places(self._together), flat)
+        return self._together
 
 
 class CopySums:
     """Sums of vectors of ``sizes`` elements over the ranks, of the type and on the device of ``like``.
 
-    ``begin`` starts a sum behind the work of the current stream, on two streams of this class, which join it
-    in ``finish``. The sums are in ``vectors``, until the next ones overwrite them.
+    ``begin`` starts a sum behind the work of the current stream, on streams of this class, which join it in
+    ``finish``: one to each other rank for parts, one for additions, one to each other rank for results. The
+    sums are in ``vectors``, until the next ones overwrite them.
     """
 
     def __init__(self, sizes: Sequence[int], like: Tensor) -> None:
@@ -128,30 +185,36 @@ class CopySums:
             self.vectors.append(Vector(self._memory, like.dtype, offset, size, self._last_signal))
             offset += 2 * padded(size, ranks)
             self._last_signal += self.vectors[-1].signals
-        self._streams = [torch.cuda.Stream(like.device) if like.is_cuda else None for _ in range(2)]
+        self._others = self.vectors[0].others
+        self._sending = {peer: _stream(like.device) for peer in self._others}
+        self._giving = {peer: _stream(like.device) for peer in self._others}
+        self._adding = _stream(like.device)
         self._own: list[Tensor] = []
 
     @torch.no_grad()
-    def begin(self, vector: Vector, own: Tensor) -> None:
-        """Add up ``own`` of all ranks in ``vector``."""
+    def begin(self, vector: Vector, own: Tensor, update: Update | None = None) -> None:
+        """Add up ``own`` of all ranks in ``vector``, or update what ``vector`` holds by the sum."""
         self._own.append(own)  # until finish(): else a later operation could use its memory again
-        for stream, work in zip(self._streams, (vector.send, vector.add), strict=True):
-            if stream is not None:
-                stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
-                work(own)
+        for peer in self._others:
+            with _behind(None, self._sending[peer]):
+                vector.send(peer, own)
+        with _behind(None, self._adding):
+            for at in range(vector.signals):
+                vector.add(at, own, update)
+                for peer in self._others:
+                    with _behind(self._adding, self._giving[peer]):
+                        vector.give(peer, at)
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Let the current stream wait until all sums that this rank has begun are complete in its memory."""
-        others = self.vectors[0].others
-        with torch.cuda.stream(self._streams[1]):  # behind all copies of sums to the others
-            for peer in others:
+        """Let the current stream wait until all that was begun is complete in this rank's memory."""
+        for peer, stream in self._giving.items():
+            with torch.cuda.stream(stream):  # behind all copies of results to this one
                 self._memory.put_signal(peer, self._last_signal)
-        for stream in self._streams:
+        for stream in (*self._sending.values(), self._adding, *self._giving.values()):
             if stream is not None:
                 torch.cuda.current_stream().wait_stream(stream)
-        for peer in others:
+        for peer in self._others:
             self._memory.wait_signal(peer, self._last_signal)
         self._own.clear()
 
@@ -160,30 +223,70 @@ class CopySums:
         for vector, tensor in zip(self.vectors, tensors, strict=True):
             self.begin(vector, tensor.view(-1))
         self.finish()
-        return [vector.sum.view_as(one) for vector, one in zip(self.vectors, tensors, strict=True)]
+        return [vector.result.view_as(one) for vector, one in zip(self.vectors, tensors, strict=True)]
+
+
+def _stream(device: torch.device) -> torch.cuda.Stream | None:
+    """A stream of a GPU; none on a CPU, where work is complete when it returns."""
+    return torch.cuda.Stream(device) if device.type == "cuda" else None
+
+
+def _behind(
+    earlier: torch.cuda.Stream | None, stream: torch.cuda.Stream | None
+) -> contextlib.AbstractContextManager[Any]:
+    """Work on ``stream`` behind that of ``earlier``, or of the current stream."""
+    if stream is not None:
+        stream.wait_stream(earlier or torch.cuda.current_stream())
+    return torch.cuda.stream(stream)
 
 
 class CopyEngines:
     """Adds up the gradients of ``parameters`` over the ranks of one machine, during ``backward()``.
 
     The first ``backward()`` shows in which order gradients are complete; the process group adds those up.
+    With an ``optimiser`` a ``backward()`` within :meth:`updating` updates the weights, and the process group
+    adds up the gradients of others.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self._parameters = list(parameters)
+        self.optimiser: Momentum | None = None
         self.sums: CopySums | None = None
+        self._updating = False
         self._order: list[int] = []
         self._handles = [
             parameter.register_post_accumulate_grad_hook(lambda _, at=at: self._order.append(at))
             for at, parameter in enumerate(self._parameters)
         ]
 
+    @property
+    def updates(self) -> bool:
+        """Whether :meth:`updating` may be entered."""
+        return self.sums is not None and self.optimiser is not None
+
+    @contextlib.contextmanager
+    def updating(self) -> Iterator[None]:
+        """Update the weights by the ``backward()`` within; no gradients are left."""
+        assert self.sums is not None
+        self._updating = True
+        yield
+        self._updating = False
+        self.sums.finish()
+        for parameter in self._parameters:
+            parameter.grad = None
+
     def finish(self) -> None:
         """Let the current stream wait until the gradients are the sums. ``backward()`` must have returned."""
         if self.sums is None:
             self._plan()
-        else:
+        elif self.optimiser is None:
             self.sums.finish()
+        else:
+            self._sum_by_group()
+
+    def _sum_by_group(self) -> None:
+        for parameter in self._parameters:
+            dist.all_reduce(parameter.grad)
 
     @torch.no_grad()
     def _plan(self) -> None:
@@ -195,39 +298,57 @@ class CopyEngines:
             raise RuntimeError(f"expected a gradient of each of {wanted} weights, found {found}")
         order = torch.tensor(self._order, device=self._parameters[0].device)
         dist.broadcast(order, 0)
-        parameters = [self._parameters[at] for at in order.tolist()]
-        for parameter in parameters:
-            dist.all_reduce(parameter.grad)
-        groups = grouped(parameters)
-        sizes = [sum(one.numel() for one in group) for group in groups]
-        self.sums = CopySums(sizes, parameters[0])
-        for members, vector in zip(groups, self.sums.vectors, strict=True):
-            group = Group(members, vector)
-            for parameter in members:
-                parameter.register_post_accumulate_grad_hook(self._hook(self.sums, group))
+        self._sum_by_group()
+        decays = self.optimiser.decays if self.optimiser is not None else lambda _: False
+        groups = grouped([(at, self._parameters[at], decays(at)) for at in order.tolist()])
+        members = [[self._parameters[at] for at in group] for group in groups]
+        self.sums = CopySums([Group.length(one) for one in members], self._parameters[0])
+        for indices, parameters, vector in zip(groups, members, self.sums.vectors, strict=True):
+            group = Group(parameters, vector)
+            update = None if self.optimiser is None else self._update_of(self.optimiser, indices, group)
+            for parameter in parameters:
+                parameter.register_post_accumulate_grad_hook(self._hook(self.sums, group, update))
 
-    @staticmethod
-    def _hook(sums: CopySums, group: Group) -> Callable[[Tensor], None]:
+    def _update_of(self, optimiser: Momentum, indices: Sequence[int], group: Group) -> Update:
+        """Let weights and velocities of ``group`` lie as its vector does; how a piece of them is updated."""
+        weights = group.vector.result
+        velocities = torch.zeros_like(weights)
+        group.move([self._parameters[at] for at in indices], weights)
+        group.move([optimiser.state[at] for at in indices], velocities)
+        decays = optimiser.decays(indices[0])
+
+        def update(begin: int, end: int, gradient: Tensor) -> None:
+            optimiser.apply(decays, [weights[begin:end]], [gradient], [velocities[begin:end]])
+
+        return update
+
+    def _hook(self, sums: CopySums, group: Group, update: Update | None) -> Callable[[Tensor], None]:
         def completed(_: Tensor) -> None:
-            if group.complete():
-                sums.begin(group.vector, group.take())
+            if group.complete() and self._updating == (update is not None):
+                sums.begin(group.vector, group.take(in_layout=self._updating), update)
 
         return completed
 
 
-def grouped(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """A group for each parameter of at least :data:`ALONE` bytes; others in groups of at most as many."""
-    groups: list[list[nn.Parameter]] = []
-    small: list[nn.Parameter] = []
-    for parameter in parameters:
+def grouped(parameters: Sequence[tuple[int, nn.Parameter, bool]]) -> list[list[int]]:
+    """Indices, of which each comes with its parameter and whether it decays, in groups.
+
+    A group for each parameter of at least :data:`ALONE` bytes; others in groups of at most as many, in which
+    all decay or none does. Groups are in the order in which they are complete.
+    """
+    groups: list[list[int]] = []
+    small: dict[bool, list[int]] = {True: [], False: []}
+    held = {True: 0, False: 0}
+    for at, parameter, decays in parameters:
         if parameter.nbytes >= ALONE:
-            groups.append([parameter])
+            groups.append([at])
             continue
-        if sum(one.nbytes for one in small) + parameter.nbytes > ALONE:
-            groups.append(small)
-            small = []
-        small.append(parameter)
-    return [*groups, small] if small else groups
+        if held[decays] + parameter.nbytes > ALONE:
+            groups.append(small[decays])
+            small[decays], held[decays] = [], 0
+        small[decays].append(at)
+        held[decays] += parameter.nbytes
+    return [*groups, *(group for group in small.values() if group)]
 
 
 def padded(length: int, ranks: int) -> int:

@@ -26,6 +26,8 @@ from suite.frameworks.arrivals import HostArrivals
 from suite.frameworks.common import variables
 from suite.frameworks.pytorch.arrivals import DeviceArrivals, LastGradient
 from suite.frameworks.pytorch.copy_engines import ALONE, CHUNK, CopyEngines, CopySums, padded
+from suite.frameworks.pytorch.optimisers import Momentum
+from suite.frameworks.pytorch.scaling import Optimiser
 
 COPY_ENGINE = "copy_engine"
 BUCKET_MIB = 25  # of gradients that are exchanged together; PyTorch's default
@@ -128,6 +130,26 @@ class Exchange:
         from torch._dynamo.backends.registry import lookup_backend
 
         return DDPOptimizer(BUCKET_MIB << 20, lookup_backend("inductor")).compile_fn
+
+    def update_in_parts(self, optimiser: Optimiser) -> None:
+        """Let each rank update a part of the weights during ``backward()``, and send it to the others.
+
+        With copy engines, and an optimiser that updates an element by its gradient alone and can do so in
+        parts. An update by all gradients, such as after clipping by their norm, begins when all are added up.
+        """
+        if self._engines is not None and isinstance(optimiser, Momentum):
+            self._engines.optimiser = optimiser
+
+    @property
+    def updates(self) -> bool:
+        """Whether the next step is one of :meth:`backward_and_update`; the first one plans them."""
+        return self._engines is not None and self._engines.updates
+
+    def backward_and_update(self, loss: Tensor) -> None:
+        """``loss.backward()``, and an update by the gradients of the mean over the ranks."""
+        assert self._engines is not None
+        with self._engines.updating():
+            (loss / self._size).backward()
 
     def backward(self, loss: Tensor) -> None:
         """``loss.backward()``; gradients of the averaged module become those of the mean over the ranks."""

@@ -13,7 +13,8 @@ from suite.contract import Data, Job, LostRank
 from suite.frameworks import base
 from suite.frameworks.base import Arrays
 from suite.frameworks.pytorch.exchange import lost_rank
-from suite.frameworks.pytorch.framework import Adam, Batch, Descent, Framework, Momentum, clip_by_global_norm
+from suite.frameworks.pytorch.framework import Batch, Framework
+from suite.frameworks.pytorch.optimisers import Adam, Descent, Momentum, clip_by_global_norm
 from suite.frameworks.pytorch.scaling import Optimiser
 
 Loss: TypeAlias = Tensor | tuple[Tensor, Any]
@@ -95,6 +96,8 @@ class BasePair(base.BasePair):
             self._module = framework.exchange.averaged(module, framework.capture_stream)
             self._clip = float(job.hyper.get("clip", "0"))
             self.optimiser = self.make_optimiser()
+            if not (self._clip or self.keeps_norm or self.framework.scaling.state):
+                framework.exchange.update_in_parts(self.optimiser)
             changed = [*self.trained.values(), *self.optimiser.state, *self.state]
             self._run = framework.make_fast(self.update, changed)
         else:
@@ -145,9 +148,15 @@ class BasePair(base.BasePair):
         With several ranks the gradient is that of the global batch, and the loss is the rank's share of it.
         """
         loss, carried = self._loss_of(batch)
-        gradients, result = self.differentiate_and_exchange(loss), loss.detach()
+        result = loss.detach()
         if self.job.world_size > 1:
             result = result / self.job.world_size
+        if self.framework.exchange.updates:
+            self.framework.exchange.backward_and_update(loss)
+            if carried is not None:
+                self.carry(carried)
+            return result
+        gradients = self.differentiate_and_exchange(loss)
         if self._clip or self.keeps_norm:
             clipped, norm = clip_by_global_norm(gradients, self._clip)
             gradients = clipped if self._clip else gradients

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from suite.frameworks.base import Arrays
-from suite.frameworks.pytorch.framework import Batch, Descent
+from suite.frameworks.pytorch.framework import Batch
+from suite.frameworks.pytorch.optimisers import Descent
 from suite.frameworks.pytorch.pair import BasePair
 from suite.workloads.word2vec import spec
 

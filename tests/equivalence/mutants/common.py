@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import optimisers
 
 # Inside the context pairs are built and run; it yields hyperparameters to change.
 Mutant = Callable[[], "contextlib.AbstractContextManager[dict[str, str]]"]
@@ -29,14 +29,14 @@ def hyper_mutant(**hyper: str) -> Mutant:
     return lambda: contextlib.nullcontext(hyper)
 
 
-class NoUpdate(framework.Adam):
+class NoUpdate(optimisers.Adam):
     """An optimiser that does nothing."""
 
     def update(self, gradients: Any) -> None:
         """Do nothing."""
 
 
-class EpsilonBeforeCorrection(framework.Adam):
+class EpsilonBeforeCorrection(optimisers.Adam):
     """Adam with epsilon added before the bias correction, as in TensorFlow and MXNet."""
 
     def update(self, gradients: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import optimisers
 from suite.frameworks.pytorch import pair as base
 from suite.workloads.faster_rcnn import boxes, losses, regions, spec
 from suite.workloads.faster_rcnn import pytorch_model as model
@@ -25,14 +25,14 @@ _multiplied, _loss, _differentiate = (
 )
 
 
-class NoUpdate(framework.Momentum):
+class NoUpdate(optimisers.Momentum):
     """An optimiser that does nothing."""
 
     def update(self, gradients: Any) -> None:
         """Do nothing."""
 
 
-class RateInVelocity(framework.Momentum):
+class RateInVelocity(optimisers.Momentum):
     """Momentum of TensorFlow and MXNet: a change of the rate does not scale the velocity."""
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import optimisers
 from suite.frameworks.pytorch import pair as base
 from suite.workloads.gnmt import pytorch as pair
 from suite.workloads.gnmt import pytorch_kernels as kernels
@@ -17,7 +17,7 @@ from tests.equivalence.mutants.common import EpsilonBeforeCorrection, Mutant, No
 
 _attend, _decode, _lstm = model.attend, model.decode, model.lstm
 _cast, _loss, _differentiate = pair.Pair.cast, pair.Pair.loss, base.BasePair.differentiate_and_exchange
-_clip, _plain_loss = framework.clip_by_global_norm, kernels.plain_loss
+_clip, _plain_loss = optimisers.clip_by_global_norm, kernels.plain_loss
 
 
 def weight_mutant(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:

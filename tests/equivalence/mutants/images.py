@@ -17,15 +17,15 @@ from torch.nn import functional as F
 from suite import workloads
 from suite.common import folding, layers
 from suite.frameworks import base as neutral_base
-from suite.frameworks.pytorch import framework
 from suite.frameworks.pytorch import layers as computed
+from suite.frameworks.pytorch import optimisers
 from suite.frameworks.pytorch import pair as base
 from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
 _LAYERS = dict(computed._LAYERS)
 _specification, _pixels = workloads.specification, computed.pixels
 _differentiate = base.BasePair.differentiate_and_exchange
-_fold, _clip = folding.fold, framework.clip_by_global_norm
+_fold, _clip = folding.fold, optimisers.clip_by_global_norm
 
 
 def layer_mutant(kind: type, change: Callable[[Any, Any, Any], Any]) -> Mutant:
@@ -59,14 +59,14 @@ def network_mutant(change: Callable[[Any], Any]) -> Mutant:
     return patch(neutral_base, "specification", mutated)
 
 
-class NoUpdate(framework.Momentum):
+class NoUpdate(optimisers.Momentum):
     """An optimiser that does nothing."""
 
     def update(self, gradients: Any) -> None:
         """Do nothing."""
 
 
-class RateInVelocity(framework.Momentum):
+class RateInVelocity(optimisers.Momentum):
     """TensorFlow's and MXNet's formula: ``v = momentum * v - rate * g; w += v``."""
 
     @torch.no_grad()
@@ -78,7 +78,7 @@ class RateInVelocity(framework.Momentum):
             weight.add_(velocity)
 
 
-class Decoupled(framework.Momentum):
+class Decoupled(optimisers.Momentum):
     """Weight decay beside the velocity, as in Keras and AdamW."""
 
     @torch.no_grad()

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import optimisers
 from suite.frameworks.pytorch import pair as base
 from suite.frameworks.pytorch.recurrent import lstm
 from suite.workloads.lstm_ptb import pytorch as pair
@@ -15,7 +15,7 @@ from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
 _layers, _losses = pair.run_layers, pair.token_losses
 _cast, _differentiate = pair.Pair.cast, base.BasePair.differentiate_and_exchange
-_clip = framework.clip_by_global_norm
+_clip = optimisers.clip_by_global_norm
 
 
 def weight_mutant(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
@@ -38,14 +38,14 @@ def loss_mutant(factor: Callable[[Any], float]) -> Mutant:
     return patch(pair, "token_losses", lambda logits, t: _losses(logits, t) * factor(logits.shape))
 
 
-class Rest(framework.Descent):
+class Rest(optimisers.Descent):
     """An optimiser that does nothing."""
 
     def update(self, gradients: Any) -> None:
         """Do nothing."""
 
 
-class Heavy(framework.Momentum):
+class Heavy(optimisers.Momentum):
     """SGD with momentum."""
 
     def __init__(self, parameters: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import optimisers
 from suite.frameworks.pytorch import pair as base
 from suite.workloads.ncf import pytorch as pair
 from suite.workloads.ncf import spec
@@ -50,7 +50,7 @@ def without(name: str, columns: slice = slice(None)) -> Mutant:
     return weight_mutant(change)
 
 
-class Lazy(framework.Adam):
+class Lazy(optimisers.Adam):
     """Adam that does not update rows of the tables without a gradient."""
 
     def update(self, gradients: Any) -> None:
@@ -81,7 +81,7 @@ def _single(weight: dict[str, Any]) -> dict[str, Any]:
 
 def _clipped(names: list[str], gradients: list[Any]) -> list[Any]:
     del names
-    return framework.clip_by_global_norm(gradients, 1e-3)[0]
+    return optimisers.clip_by_global_norm(gradients, 1e-3)[0]
 
 
 def _one_zero(names: list[str], gradients: list[Any]) -> list[Any]:

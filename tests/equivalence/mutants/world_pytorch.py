@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from suite.contract import Job
-from suite.frameworks.pytorch import exchange, framework, layers
+from suite.frameworks.pytorch import copy_engines, exchange, layers, optimisers
 from suite.frameworks.pytorch.pair import BasePair
 from tests.equivalence.mutants.world_common import (
     local_normaliser,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.equivalence.world import Change
 
 _averaged, _differentiate = exchange.Exchange.averaged, BasePair.differentiate_and_exchange
-_update = BasePair.update
+_update, _update_of = BasePair.update, copy_engines.CopyEngines._update_of
 
 
 def averaged(tensors: list[Any]) -> list[Any]:
@@ -70,7 +70,7 @@ def clipped_before(job: Job) -> Iterator[Job]:
     """Every rank clips its gradients, and the ranks average what is left."""
 
     def differentiate(self: Any, loss: Any) -> Any:
-        return averaged(framework.clip_by_global_norm(_differentiate(self, loss), self._clip)[0])
+        return averaged(optimisers.clip_by_global_norm(_differentiate(self, loss), self._clip)[0])
 
     with _no_exchange(), mock.patch.object(BasePair, "differentiate_and_exchange", differentiate):
         yield job
@@ -88,6 +88,25 @@ def updated_before(job: Job) -> Iterator[Job]:
 
     with _no_exchange(), mock.patch.object(BasePair, "update", update):
         yield job
+
+
+@contextlib.contextmanager
+def part_updated_twice(job: Job) -> Iterator[Job]:
+    """A rank updates its part of the weights twice by the same sum."""
+
+    def update_of(self: Any, *arguments: Any) -> Any:
+        update = _update_of(self, *arguments)
+        return lambda *piece: (update(*piece), update(*piece))
+
+    with copy_engine(job) as changed, mock.patch.object(copy_engines.CopyEngines, "_update_of", update_of):
+        yield changed
+
+
+@contextlib.contextmanager
+def part_not_sent(job: Job) -> Iterator[Job]:
+    """A rank keeps its part of the updated weights for itself."""
+    with copy_engine(job) as changed, mock.patch.object(copy_engines.Vector, "give"):
+        yield changed
 
 
 def _no_exchange() -> contextlib.AbstractContextManager[Any]:
@@ -115,5 +134,7 @@ MUTANTS: dict[str, Change] = {
     "update-before-exchange": updated_before,
     "seed-by-rank": seed_by_rank,
     "stale-gradient": stale(BasePair, lambda gradient: gradient.clone()),
+    "part-updated-twice": part_updated_twice,
+    "part-not-sent": part_not_sent,
     "copy-engine": copy_engine,  # no mistake, but another exchange, which must stay within the bound
 }

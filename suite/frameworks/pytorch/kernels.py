@@ -1,0 +1,47 @@
+"""Triton kernels: a GPU's clock of nanoseconds, ``%globaltimer`` (PTX ISA), and sums of vectors."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import globaltimer
+
+TICKS = 64  # changes of the clock that show its resolution
+BLOCK = 2048  # elements of a vector that a program of :func:`add_up` adds up
+
+
+@triton.jit
+def record(times, count, ring: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Write the clock to ``times[count % ring]``, and add one to ``count``; both int64."""
+    number = tl.load(count)
+    tl.store(times + number % ring, globaltimer())
+    tl.store(count, number + 1)
+
+
+@triton.jit
+def observe(ticks, size: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Write the next ``size`` different values of the clock to ``ticks``, int64."""
+    last = globaltimer()
+    for at in range(size):
+        now = globaltimer()
+        while now == last:
+            now = globaltimer()
+        tl.store(ticks + at, now)
+        last = now
+
+
+@triton.jit
+def add_up(  # type: ignore[no-untyped-def]
+    own, received, stride, rank: tl.constexpr, total, length, ranks: tl.constexpr, block: tl.constexpr
+):
+    """Write to ``total`` the sum of ``own`` and all rows of ``received`` but that of ``rank``.
+
+    All have ``length`` elements of one type; ``stride`` elements lie between the rows.
+    """
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = at < length
+    value = tl.load(own + at, mask=inside)
+    for step in tl.static_range(1, ranks):
+        row = (rank + step) % ranks
+        value += tl.load(received + row * stride + at, mask=inside)
+    tl.store(total + at, value, mask=inside)

@@ -1,0 +1,199 @@
+"""The optimisers of PyTorch pairs: updates on the device, with a rate that a captured graph reads there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
+
+from suite.frameworks.common import as_float32
+from suite.frameworks.pytorch.scaling import zero_where
+
+_LONG_SUM = 1 << 16  # more squares than this are added up in parts on a CPU, for the precision of float32
+
+
+class Adam:
+    """Adam after Kingma and Ba with epsilon added after the bias correction; dense on every parameter.
+
+    ``w -= rate * mhat / (sqrt(vhat) + epsilon)`` with ``mhat = m / (1 - beta1**t)``, ``vhat`` likewise.
+    """
+
+    skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
+
+    def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
+        self.parameters = list(parameters)
+        device = self.parameters[0].device
+        self._beta1, self._beta2 = float(hyper["beta1"]), float(hyper["beta2"])
+        self._epsilon = float(hyper["epsilon"])
+        # A captured graph reads the rate from the device.
+        self._rate_on_device = (
+            torch.zeros((), dtype=torch.float32, device=device) if device.type == "cuda" else None
+        )
+        self._value: float | None = None
+        self._steps = [torch.zeros((), dtype=torch.float32, device=device) for _ in self.parameters]
+        self._moments = [torch.zeros_like(one, requires_grad=False) for one in self.parameters]
+        self._squares = [torch.zeros_like(one, requires_grad=False) for one in self.parameters]
+        self.state = [*self._steps, *self._moments, *self._squares]
+
+    def set_rate(self, rate: float) -> None:
+        """See :class:`suite.frameworks.common.Optimiser`."""
+        if rate == self._value:
+            return
+        self._value = rate
+        if self._rate_on_device is not None:
+            self._rate_on_device.fill_(rate)  # rounds to float32
+
+    @torch.no_grad()
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
+        # torch.optim.Adam calls the same function, but its constructor imports the compiler for a second.
+        adam(
+            self.parameters,
+            list(gradients),
+            self._moments,
+            self._squares,
+            [],
+            self._steps,
+            fused=True,
+            found_inf=self.skip,
+            lr=as_float32(self._value or 0.0) if self._rate_on_device is None else self._rate_on_device,
+            beta1=self._beta1,
+            beta2=self._beta2,
+            eps=self._epsilon,
+            weight_decay=0.0,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def reset(self) -> None:
+        """Set every moment and the step count to zero."""
+        torch._foreach_zero_(self.state)
+
+
+class Momentum:
+    """SGD with momentum by PyTorch's formula: ``v = momentum * v + g; w -= rate * v``, one kernel for all.
+
+    ``decayed`` are the indices of the parameters to whose gradient ``weight_decay * w`` is added first.
+    """
+
+    skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
+
+    def __init__(
+        self, parameters: Sequence[Tensor], hyper: Mapping[str, str], decayed: Sequence[int] = ()
+    ) -> None:
+        self.parameters = list(parameters)
+        self._momentum = float(hyper["momentum"])
+        self.state = [torch.zeros_like(parameter, requires_grad=False) for parameter in self.parameters]
+        self._decay = float(hyper["weight_decay"]) if decayed else 0.0
+        self._decayed = sorted(decayed)
+        self._others = sorted(set(range(len(self.parameters))) - set(decayed))
+        first = self.parameters[0]
+        # On a GPU the fused kernel takes the rate as a float32, for parameters of every type.
+        dtype = torch.float32 if first.is_cuda else first.dtype
+        self._rate = torch.zeros((), dtype=dtype, device=first.device)
+
+    def set_rate(self, rate: float) -> None:
+        """See :class:`suite.frameworks.common.Optimiser`."""
+        self._rate.fill_(as_float32(rate))
+
+    @torch.no_grad()
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
+        for decays, indices in ((True, self._decayed), (False, self._others)):
+            parameters = [self.parameters[at] for at in indices]
+            laid_out = [with_layout_of(gradients[at], self.parameters[at]) for at in indices]
+            self.apply(decays, parameters, laid_out, [self.state[at] for at in indices])
+
+    def decays(self, at: int) -> bool:
+        """Whether the parameter of index ``at`` decays."""
+        return at in self._decayed
+
+    @torch.no_grad()
+    def apply(
+        self, decays: bool, weights: list[Tensor], gradients: list[Tensor], velocities: list[Tensor]
+    ) -> None:
+        """Update ``weights`` and ``velocities``, parts of those of the optimiser, in place."""
+        sgd(
+            weights,
+            gradients,
+            velocities,
+            fused=True,
+            found_inf=self.skip,
+            lr=self._rate,
+            momentum=self._momentum,
+            weight_decay=self._decay if decays else 0.0,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+
+    def reset(self) -> None:
+        """Set every velocity to zero."""
+        torch._foreach_zero_(self.state)
+
+
+def with_layout_of(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """``gradient`` in ``parameter``'s memory layout: fused optimisers read both in the order of memory."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    strides = zip(gradient.shape, gradient.stride(), parameter.stride(), strict=True)
+    if all(size == 1 or one == other for size, one, other in strides):  # strides along size 1 are unused
+        return gradient.as_strided(parameter.shape, parameter.stride())
+    return torch.empty_like(parameter).copy_(gradient)
+
+
+class Descent:
+    """SGD without momentum: ``w -= rate * g``; its only state is ``rate``, on the device."""
+
+    skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
+    state: Sequence[Tensor] = ()
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.parameters = list(parameters)
+        first = self.parameters[0]
+        self.rate = torch.zeros((), dtype=first.dtype, device=first.device)
+
+    def set_rate(self, rate: float) -> None:
+        """See :class:`suite.frameworks.common.Optimiser`."""
+        self.rate.fill_(rate)
+
+    @torch.no_grad()
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
+        directions = list(gradients) if self.skip is None else zero_where(self.skip, gradients)
+        descend(self.parameters, directions, self.rate)
+
+    def reset(self) -> None:
+        """No effect: there is no state."""
+
+
+def descend(parameters: list[Tensor], directions: list[Tensor], rate: Tensor) -> None:
+    """``parameters -= rate * directions``, in place."""
+    if rate.device.type == "cpu":  # a number avoids a temporary as large as the model
+        torch._foreach_sub_(parameters, directions, alpha=rate.item())
+    else:  # a captured graph reads the tensor at each replay
+        torch._foreach_sub_(parameters, torch._foreach_mul(directions, rate))
+
+
+def _norms(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """The norm of each; on a CPU by rows if long: a float32 sum of millions of squares has only 4 digits."""
+
+    def short(gradient: Tensor) -> Tensor:
+        if gradient.is_cuda or gradient.ndim == 1 or gradient.numel() <= _LONG_SUM:
+            return gradient
+        return torch.linalg.vector_norm(gradient, dim=tuple(range(1, gradient.ndim)))
+
+    return list(torch._foreach_norm([short(gradient) for gradient in gradients]))
+
+
+def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
+    """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping.
+
+    Equal to ``tf.clip_by_global_norm``; ``torch.nn.utils.clip_grad_norm_`` adds 1e-6 to the norm.
+    """
+    norm = torch.linalg.vector_norm(torch.stack(_norms(gradients)))
+    scale = limit / norm.clamp(min=limit)
+    return list(torch._foreach_mul(list(gradients), scale)), norm
