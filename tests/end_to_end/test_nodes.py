@@ -192,8 +192,8 @@ def ranks_of(program: subprocess.Popen[str], timeout: float = 60) -> tuple[list[
 
 @pytest.mark.parametrize("lost", ["a rank", "node 1"])
 def test_lost_rank_of_another_node_ends_the_run_and_is_named(lost: str, nodes: Nodes) -> None:
-    for number in range(2):  # with steps so long that the window lasts half a minute
-        nodes.start(number, *TRAINING, "telemetry=false", "batch=400000", "data=synthetic")
+    for number in range(2):  # with steps so long that the window lasts some seconds
+        nodes.start(number, *TRAINING, "telemetry=false", "batch=100000", "data=synthetic")
     nodes.wait_for("clock", 4)  # two at the start of the repeat, two at the start of the window
     processes = [ranks_of(program) for program in nodes.programs]
     (rank,) = processes[1][1]
