@@ -89,7 +89,7 @@ def test_lost_rank_ends_the_run_and_is_named(
     framework: str, sent: signal.Signals, expected: tuple[int, str], tmp_path: Path
 ) -> None:
     # Steps so long that the window lasts a few seconds, and no longer: the set-up runs the same steps.
-    running = Running(tmp_path, *OPTIONS, "batch=50000", "data=synthetic", framework=framework)
+    running = Running(tmp_path, *OPTIONS, "batch=100000", "data=synthetic", framework=framework)
     running.wait_for("clock", 2)  # one at the start of the repeat, one at the start of the window
     parents = running.workers()
     ranks = [rank for parent in parents for rank in workers_of(parent)]
