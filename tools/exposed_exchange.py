@@ -142,9 +142,8 @@ def profile(rank: int, job: Job, out: str) -> None:
     os._exit(0)  # as a worker: NCCL's cleanup would wait for the captured graphs
 
 
-def main() -> None:
-    """Start the ranks; the first that fails ends all."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def job_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that :func:`job_of` reads."""
     parser.add_argument("--workload", required=True, choices=workloads.names())
     parser.add_argument("--batch", type=int)
     parser.add_argument("--devices", type=int, default=2)
@@ -153,6 +152,12 @@ def main() -> None:
     parser.add_argument("--variant")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--collective", choices=("nccl", "copy_engine"), default="nccl")
+
+
+def main() -> None:
+    """Start the ranks; the first that fails ends all."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    job_options(parser)
     parser.add_argument("--out", required=True, type=Path, help="folder of the traces")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
