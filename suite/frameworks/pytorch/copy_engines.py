@@ -106,10 +106,8 @@ class Group:
     def __init__(self, parameters: Sequence[nn.Parameter], vector: Vector) -> None:
         self._parameters, self.vector = list(parameters), vector
         self._ready = 0
-        self._sums = self._places(vector.result)
-        self._together = (
-            torch.zeros_like(vector.result)[: self.length(parameters)] if len(parameters) > 1 else None
-        )
+        self._sums = self._pieces(vector.result)
+        self._together = torch.zeros_like(vector.result) if len(parameters) > 1 else None
 
     @staticmethod
     def length(parameters: Sequence[nn.Parameter]) -> int:
@@ -118,7 +116,7 @@ class Group:
             return parameters[0].numel()
         return sum(padded(parameter.numel(), 1) for parameter in parameters)
 
-    def _places(self, vector: Tensor) -> list[Tensor]:
+    def _pieces(self, vector: Tensor) -> list[Tensor]:
         """The elements of each parameter in ``vector``."""
         starts = accumulate((padded(parameter.numel(), 1) for parameter in self._parameters), initial=0)
         return [
@@ -127,8 +125,8 @@ class Group:
 
     def move(self, tensors: Sequence[Tensor], vector: Tensor) -> None:
         """Let ``tensors``, of the parameters' shapes, lie in ``vector``, with their values and strides."""
-        for tensor, place in zip(tensors, self._places(vector), strict=True):
-            moved = place.as_strided(tensor.shape, tensor.stride())
+        for tensor, piece in zip(tensors, self._pieces(vector), strict=True):
+            moved = piece.as_strided(tensor.shape, tensor.stride())
             tensor.data = moved.copy_(tensor)
 
     def complete(self) -> bool:
@@ -156,7 +154,7 @@ class Group:
                 parameter.grad = total.as_strided(gradient.shape, gradient.stride())
         if self._together is None:
             return flat[0]
-        torch._foreach_copy_(self._places(self._together), flat)
+        torch._foreach_copy_(self._pieces(self._together), flat)
         return self._together
 
 

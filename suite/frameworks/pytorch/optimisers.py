@@ -104,8 +104,8 @@ class Momentum:
         """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
         for decays, indices in ((True, self._decayed), (False, self._others)):
             parameters = [self.parameters[at] for at in indices]
-            laid_out = [with_layout_of(gradients[at], self.parameters[at]) for at in indices]
-            self.apply(decays, parameters, laid_out, [self.state[at] for at in indices])
+            directions = [with_layout_of(gradients[at], self.parameters[at]) for at in indices]
+            self.apply(decays, parameters, directions, [self.state[at] for at in indices])
 
     def decays(self, at: int) -> bool:
         """Whether the parameter of index ``at`` decays."""
