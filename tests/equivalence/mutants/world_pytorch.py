@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.equivalence.world import Change
 
 _averaged, _differentiate = exchange.Exchange.averaged, BasePair.differentiate_and_exchange
-_update, _update_of = BasePair.update, copy_engines.CopyEngines._update_of
+_step, _update, _update_of = BasePair.step, BasePair.update, copy_engines.CopyEngines._update_of
 
 
 def averaged(tensors: list[Any]) -> list[Any]:
@@ -91,6 +91,18 @@ def updated_before(job: Job) -> Iterator[Job]:
 
 
 @contextlib.contextmanager
+def gradients_before_steps(job: Job) -> Iterator[Job]:
+    """No mistake: all ranks also ask for the gradients of each step, which must change no weight."""
+
+    def step(self: Any, index: int) -> None:
+        self.gradients(index)
+        _step(self, index)
+
+    with copy_engine(job) as changed, mock.patch.object(BasePair, "step", step):
+        yield changed
+
+
+@contextlib.contextmanager
 def part_updated_twice(job: Job) -> Iterator[Job]:
     """A rank updates its part of the weights twice by the same sum."""
 
@@ -136,5 +148,7 @@ MUTANTS: dict[str, Change] = {
     "stale-gradient": stale(BasePair, lambda gradient: gradient.clone()),
     "part-updated-twice": part_updated_twice,
     "part-not-sent": part_not_sent,
-    "copy-engine": copy_engine,  # no mistake, but another exchange, which must stay within the bound
+    # No mistakes, but another exchange, which must stay within the bound.
+    "copy-engine": copy_engine,
+    "gradients-before-steps": gradients_before_steps,
 }
