@@ -280,9 +280,9 @@ class CopyEngines:
         elif self.optimiser is None:
             self.sums.finish()
         else:
-            self._sum_by_group()
+            self._all_reduce()
 
-    def _sum_by_group(self) -> None:
+    def _all_reduce(self) -> None:
         for parameter in self._parameters:
             dist.all_reduce(parameter.grad)
 
@@ -296,7 +296,7 @@ class CopyEngines:
             raise RuntimeError(f"expected a gradient of each of {wanted} weights, found {found}")
         order = torch.tensor(self._order, device=self._parameters[0].device)
         dist.broadcast(order, 0)
-        self._sum_by_group()
+        self._all_reduce()
         decays = self.optimiser.decays if self.optimiser is not None else lambda _: False
         groups = grouped([(at, self._parameters[at], decays(at)) for at in order.tolist()])
         members = [[self._parameters[at] for at in group] for group in groups]

@@ -153,16 +153,14 @@ class BasePair(base.BasePair):
             result = result / self.job.world_size
         if self.framework.exchange.updates:
             self.framework.exchange.backward_and_update(loss)
-            if carried is not None:
-                self.carry(carried)
-            return result
-        gradients = self.differentiate_and_exchange(loss)
-        if self._clip or self.keeps_norm:
-            clipped, norm = clip_by_global_norm(gradients, self._clip)
-            gradients = clipped if self._clip else gradients
-            result = torch.stack((result, norm)) if self.keeps_norm else result
-        if self.optimiser is not None:
-            self.framework.scaling.update(self.optimiser, gradients)
+        else:
+            gradients = self.differentiate_and_exchange(loss)
+            if self._clip or self.keeps_norm:
+                clipped, norm = clip_by_global_norm(gradients, self._clip)
+                gradients = clipped if self._clip else gradients
+                result = torch.stack((result, norm)) if self.keeps_norm else result
+            if self.optimiser is not None:
+                self.framework.scaling.update(self.optimiser, gradients)
         if carried is not None:
             self.carry(carried)
         return result
