@@ -51,7 +51,7 @@ def pytorch(name: str) -> dict[str, np.ndarray]:
     """Parameters and scales by step, the suite's and the reference's."""
     import torch
 
-    from suite.frameworks.pytorch import framework as module
+    from suite.frameworks.pytorch import optimisers as module
     from suite.frameworks.pytorch.scaling import LossScaling
 
     parameters = [torch.tensor(value, requires_grad=True) for value in initial()]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -53,11 +54,17 @@ def updated(framework: str, optimiser: Any, weight: Any, steps: Iterable[tuple[f
     return weight
 
 
+def optimisers_of(framework: str) -> Any:
+    """The module with the optimisers of ``framework``."""
+    name = "optimisers" if framework == "pytorch" else "framework"
+    return import_module(f"suite.frameworks.{framework}.{name}")
+
+
 def run(framework: str) -> dict[str, NDArray[Any]]:
     """``adam``, ``momentum``, ``descent``: parameters after six updates; ``clipped``, ``kept``, ``norms``."""
     job = load("ncf").job(framework, "fp64")
     module: Any = workloads.framework_module(job)
-    here = module.Framework(job)
+    here, optimisers = module.Framework(job), optimisers_of(framework)
 
     def tensor(values: NDArray[Any]) -> Any:
         return here.tensor(values)
@@ -71,18 +78,18 @@ def run(framework: str) -> dict[str, NDArray[Any]]:
 
     found: dict[str, NDArray[Any]] = {}
     for name in ("adam", "momentum", "descent"):
-        weight, kind = parameter(), getattr(module, name.capitalize())
+        weight, kind = parameter(), getattr(optimisers, name.capitalize())
         optimiser = kind([weight]) if name == "descent" else kind([weight], HYPER)
         steps = ((rate(step), tensor(gradient(step))) for step in range(STEPS))
         found[name] = here.array(updated(framework, optimiser, weight, steps))
     gradients = [[tensor(gradient(0)), tensor(gradient(1)[0])] for _ in range(2)]  # MXNet clips in place
-    clipped, norm = module.clip_by_global_norm(gradients[0], 1e-8)
-    kept, same = module.clip_by_global_norm(gradients[1], 1.0)
+    clipped, norm = optimisers.clip_by_global_norm(gradients[0], 1e-8)
+    kept, same = optimisers.clip_by_global_norm(gradients[1], 1.0)
     found["clipped"] = np.concatenate([here.array(part).ravel() for part in clipped])
     found["kept"] = np.concatenate([here.array(part).ravel() for part in kept])
     found["norms"] = np.array([float(here.array(value).ravel()[0]) for value in (norm, same)])
     found["long norm"] = long_norm(framework)
-    return found | (momentum_by_memory_layout(module) if framework == "pytorch" else {})
+    return found | (momentum_by_memory_layout(optimisers) if framework == "pytorch" else {})
 
 
 def long_gradient() -> NDArray[np.float32]:
@@ -95,7 +102,7 @@ def long_norm(framework: str) -> NDArray[Any]:
     job = load("ncf").job(framework, "fp32")
     module: Any = workloads.framework_module(job)
     here = module.Framework(job)
-    _, norm = module.clip_by_global_norm([here.tensor(long_gradient())], 1e9)
+    _, norm = optimisers_of(framework).clip_by_global_norm([here.tensor(long_gradient())], 1e9)
     return np.array([float(here.array(norm).ravel()[0])])
 
 
