@@ -100,6 +100,8 @@ def plan_set(
                 for name in content.arms
                 if name != SINGLE
             }
+            if single.settings.reuse_compiled:  # after its replicas, one of which has compiled for it
+                plans[count][SINGLE] = plans[count].pop(SINGLE)
     identity = {
         "single": configuration(single, custom_code(single.settings, single.accelerator)),
         "exchange": exchange,

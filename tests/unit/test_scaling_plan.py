@@ -47,6 +47,12 @@ def test_weak_scaling_keeps_the_batch_per_device(tmp_path: Path) -> None:
     }
 
 
+def test_single_device_starts_from_what_a_replica_compiled(tmp_path: Path) -> None:
+    assert list(planned(tmp_path).plans[2]) == [SINGLE, INDEPENDENT, SYNCHRONOUS]
+    reused = planned(tmp_path, "reuse_compiled=true", "division=open", "scale=reference")
+    assert list(reused.plans[2]) == [INDEPENDENT, SYNCHRONOUS, SINGLE]
+
+
 def test_strong_scaling_divides_the_batch(tmp_path: Path) -> None:
     found = planned(tmp_path, "batch=512", scaling="strong")
     assert [keys(found, 4)[name][2] for name in found.content.arms] == [512, 128, 128]
