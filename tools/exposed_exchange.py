@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -108,10 +109,27 @@ def job_of(options: argparse.Namespace, folder: str) -> Job:
     )
 
 
+def of_rank(job: Job, rank: int) -> Job:
+    """The job of ``rank``, with its device."""
+    device = job.device if job.device == "cpu" else f"{job.device}:{rank}"
+    return replace(job, device=device, rank=rank, local_rank=rank)
+
+
+def print_line(job: Job, found: Mapping[str, Any]) -> None:
+    """Print what a rank found as one line of JSON, in one piece: other ranks print at the same time."""
+    facts = {
+        "workload": job.key.workload,
+        "batch": job.key.batch,
+        "devices": job.world_size,
+        "rank": job.rank,
+    }
+    sys.stdout.write(json.dumps({**facts, **found}) + "\n")
+    sys.stdout.flush()
+
+
 def profile(rank: int, job: Job, out: str) -> None:
     """One rank: warm up, profile ``STEPS`` steps, write the trace and print its result."""
-    device = job.device if job.device == "cpu" else f"{job.device}:{rank}"
-    job = replace(job, device=device, rank=rank, local_rank=rank)
+    job = of_rank(job, rank)
     framework: Any = workloads.framework_module(job).Framework(job)
     profiler: Any = import_module("torch.profiler")
     kinds = [profiler.ProfilerActivity.CPU]
@@ -136,8 +154,7 @@ def profile(rank: int, job: Job, out: str) -> None:
     path = Path(out) / f"{job.key.workload}-rank-{rank}.json"
     profiled.export_chrome_trace(str(path))
     found = exposed(json.loads(path.read_text()), STEPS)
-    facts = {"workload": job.key.workload, "batch": job.key.batch, "devices": job.world_size, "rank": rank}
-    print(json.dumps({**facts, **found}), flush=True)
+    print_line(job, found)
     framework.synchronize()
     os._exit(0)  # as a worker: NCCL's cleanup would wait for the captured graphs
 

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 import os
 import statistics
-import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import import_module
 from time import monotonic_ns
 from typing import Any
 
 from suite import workloads
 from suite.contract import WARMUP_STEPS, Job
-from tools.exposed_exchange import job_of, job_options
+from tools.exposed_exchange import job_of, job_options, of_rank, print_line
 
 
 def change(constants: Sequence[str]) -> None:
@@ -42,8 +39,7 @@ def change(constants: Sequence[str]) -> None:
 
 def measure(rank: int, job: Job, windows: int, steps: int, constants: Sequence[str]) -> None:
     """One rank: build the pair, warm up, time the windows and print the result."""
-    device = job.device if job.device == "cpu" else f"{job.device}:{rank}"
-    job = replace(job, device=device, rank=rank, local_rank=rank)
+    job = of_rank(job, rank)
     change(constants)
     started = monotonic_ns()
     framework: Any = workloads.framework_module(job).Framework(job)
@@ -70,15 +66,8 @@ def measure(rank: int, job: Job, windows: int, steps: int, constants: Sequence[s
     for window in range(windows):
         times.append(run(WARMUP_STEPS + window * steps, steps))
         pair.collect()
-    facts = {"workload": job.key.workload, "batch": job.key.batch, "devices": job.world_size, "rank": rank}
-    measured = {
-        "set": list(constants),
-        "ready_s": ready,
-        "median_ms": statistics.median(times),
-        "windows_ms": times,
-    }
-    sys.stdout.write(json.dumps({**facts, **measured}) + "\n")  # in one piece, beside the other ranks' lines
-    sys.stdout.flush()
+    measured = {"ready_s": ready, "median_ms": statistics.median(times), "windows_ms": times}
+    print_line(job, {"set": list(constants), **measured})
     os._exit(0)  # as a worker: NCCL's cleanup would wait for the captured graphs
 
 

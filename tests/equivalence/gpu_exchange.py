@@ -18,10 +18,10 @@ from suite import workloads
 from suite.contract.traits import traits_of
 from tests.equivalence.world import (
     UNCLIPPED,
+    case_of,
     compare,
     in_processes,
     job_of,
-    named,
     run_one,
     run_rank,
     unchanged,
@@ -36,7 +36,7 @@ def main(names: list[str]) -> int:
     """See the module."""
     met = True
     for name in names or CASES:
-        case = named(name)
+        case = case_of(name)
         job = case.job("pytorch", "fp64")
         workloads.pair_module(job), workloads.framework_module(job)  # imported before the forks
         with tempfile.TemporaryDirectory() as root:

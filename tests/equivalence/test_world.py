@@ -67,7 +67,7 @@ def test_every_mutant_breaks_the_bound(framework: str, case: str) -> None:
     assert kept == []
 
 
-def test_mistakes_of_an_update_in_parts_break_the_bound() -> None:
+def test_mistakes_of_a_sharded_update_break_the_bound() -> None:
     found = compared("pytorch", "resnet50_cifar10" + UNCLIPPED, 2, "part-updated-twice", "part-not-sent")
     assert min(max(one["differences"].values()) for one in found.values()) > BOUNDS["pytorch"]
 

@@ -67,7 +67,7 @@ class Rows:
         return {name: array[self._rows] for name, array in self._data.batch(step).items()}
 
 
-def named(name: str) -> Case:
+def case_of(name: str) -> Case:
     """The case ``name``, which may end with :data:`UNCLIPPED`."""
     case = load(name.removesuffix(UNCLIPPED))
     return replace(case, hyper={**dict(case.hyper), "clip": "0"}) if name.endswith(UNCLIPPED) else case
@@ -227,7 +227,7 @@ def in_processes(*calls: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
 def main(arguments: list[str]) -> None:
     """See the module."""
     framework, name, count, *mutants = arguments
-    case, size = named(name), int(count)
+    case, size = case_of(name), int(count)
     case.compile_quickly(framework)
     if case.shortened:
         shorten(case.workload, blocks=1)  # the exchange does not depend on the depth

@@ -51,6 +51,7 @@ class Vector:
         self.result = self._results[self._rank][:used]
         self._chunk = CHUNK // self.result.element_size()
         self.signals = -(-self._part // self._chunk)
+        self._own_chunks = self._chunks(self._rank)
 
     def _chunks(self, rank: int) -> list[tuple[int, int]]:
         """Where the chunks of the part of ``rank`` begin and end; some may be empty."""
@@ -70,12 +71,12 @@ class Vector:
         """Add up chunk ``at`` of this rank's part; the result is the sum, or what ``update`` makes of it."""
         for peer in self.others:
             self._memory.wait_signal(peer, self._signal + at)
-        begin, end = self._chunks(self._rank)[at]
+        begin, end = self._own_chunks[at]
         if begin == end:
             return
         first = self._rank * self._part
         parts = self._received[self._rank][:, begin - first : end - first]
-        # Nobody sends to itself: its own row is free for a sum that is no result.
+        # No rank sends to itself: its own row is free for a sum that only the update reads.
         total = self.result[begin:end] if update is None else parts[self._rank]
         add_up(own[begin:end], parts, self._rank, total)
         if update is not None:
@@ -83,7 +84,7 @@ class Vector:
 
     def give(self, peer: int, at: int) -> None:
         """Copy the result of chunk ``at`` of this rank's part to ``peer``."""
-        begin, end = self._chunks(self._rank)[at]
+        begin, end = self._own_chunks[at]
         self._results[peer][begin:end].copy_(self.result[begin:end])
 
 
@@ -108,6 +109,7 @@ class Group:
         self._ready = 0
         self._sums = self._pieces(vector.result)
         self._together = torch.zeros_like(vector.result) if len(parameters) > 1 else None
+        self._copies = self._pieces(self._together) if self._together is not None else []
 
     @staticmethod
     def length(parameters: Sequence[nn.Parameter]) -> int:
@@ -154,7 +156,7 @@ class Group:
                 parameter.grad = total.as_strided(gradient.shape, gradient.stride())
         if self._together is None:
             return flat[0]
-        torch._foreach_copy_(self._pieces(self._together), flat)
+        torch._foreach_copy_(self._copies, flat)
         return self._together
 
 

@@ -131,18 +131,18 @@ class Exchange:
 
         return DDPOptimizer(BUCKET_MIB << 20, lookup_backend("inductor")).compile_fn
 
-    def update_in_parts(self, optimiser: Optimiser) -> None:
-        """Let each rank update a part of the weights during ``backward()``, and send it to the others.
+    def shard_update(self, optimiser: Optimiser) -> None:
+        """With copy engines, let each rank update a part of the weights and send it to the others.
 
-        With copy engines, and an optimiser that updates an element by its gradient alone and can do so in
-        parts. An update by all gradients, such as after clipping by their norm, begins when all are added up.
+        This happens during ``backward()``, so that a weight's update must depend on its own gradient alone:
+        not on the norm of all, as with clipping. Of the optimisers only :class:`Momentum` can do it.
         """
         if self._engines is not None and isinstance(optimiser, Momentum):
             self._engines.optimiser = optimiser
 
     @property
-    def updates(self) -> bool:
-        """Whether the next step is one of :meth:`backward_and_update`; the first one plans them."""
+    def updates_weights(self) -> bool:
+        """Whether to call :meth:`backward_and_update`: after one ``backward()``, which shows the order."""
         return self._engines is not None and self._engines.updates
 
     def backward_and_update(self, loss: Tensor) -> None:

@@ -97,7 +97,7 @@ class BasePair(base.BasePair):
             self._clip = float(job.hyper.get("clip", "0"))
             self.optimiser = self.make_optimiser()
             if not (self._clip or self.keeps_norm or self.framework.scaling.state):
-                framework.exchange.update_in_parts(self.optimiser)
+                framework.exchange.shard_update(self.optimiser)
             changed = [*self.trained.values(), *self.optimiser.state, *self.state]
             self._run = framework.make_fast(self.update, changed)
         else:
@@ -151,7 +151,7 @@ class BasePair(base.BasePair):
         result = loss.detach()
         if self.job.world_size > 1:
             result = result / self.job.world_size
-        if self.framework.exchange.updates:
+        if self.framework.exchange.updates_weights:
             self.framework.exchange.backward_and_update(loss)
         else:
             gradients = self.differentiate_and_exchange(loss)
