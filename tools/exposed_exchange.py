@@ -106,6 +106,7 @@ def job_of(options: argparse.Namespace, folder: str) -> Job:
         *(key, "throughput", 1, 0, hyper, options.device, 4 if cuda else 1, True, 0, 0, "", folder),
         world_size=options.devices,
         collective=options.collective if cuda else "gloo",
+        bucket_mib=options.bucket_mib,
     )
 
 
@@ -169,6 +170,7 @@ def job_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--collective", choices=("nccl", "copy_engine"), default="nccl")
+    parser.add_argument("--bucket-mib", type=int, default=0, help="of gradients; 0: PyTorch's")
 
 
 def main() -> None:

@@ -162,7 +162,11 @@ def training_exchanges(c: HeaderContext) -> Iterator[Fault]:
 
 @rule("RANK-009", kind=WITH_KEY)
 def collective_used(c: Context) -> Iterator[Fault]:
-    """Ranks that exchange gradients report that they use the collective of the settings; others have none."""
+    """Ranks that exchange gradients report the collective of the settings, and the buckets if it has them.
+
+    Other ranks have no collective.
+    """
+    buckets = c.header["settings"].get("bucket_mib")
     wanted = c.header["settings"].get("collective")
     device = "cpu" if c.header["settings"].get("device") == "cpu" else "cuda"
     able = traits_of(c.key.framework).collectives.get(device, ()) if c.key.exchanges else (None,)
@@ -173,9 +177,13 @@ def collective_used(c: Context) -> Iterator[Fault]:
         for event in repeat.envs_of("inside"):
             described = event["facts"].get("framework")
             exchange = described.get("exchange") if isinstance(described, Mapping) else None
-            found = exchange.get("backend") if isinstance(exchange, Mapping) else None
-            if found != wanted:
+            facts = exchange if isinstance(exchange, Mapping) else {}
+            if (found := facts.get("backend")) != wanted:
                 yield Fault(event.location("facts.framework.exchange.backend"), wanted, found)
+            in_bytes = facts.get("bucket_bytes")
+            if buckets is not None and (not isinstance(buckets, int) or in_bytes != buckets << 20):
+                where = event.location("facts.framework.exchange.bucket_bytes")
+                yield Fault(where, f"{buckets} MiB, as data.settings.bucket_mib of the header", in_bytes)
 
 
 @rule("RANK-010", kind=BENCHMARK)

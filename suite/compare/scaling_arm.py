@@ -27,7 +27,7 @@ from suite.metrics.run import unit
 
 # What the number of devices, the strategy and the batch change. Equal digests of code imply an equal commit.
 _MAY_DIFFER = (
-    *("batch", "collective", "nodes", "strategy", "departs from", "git"),
+    *("batch", "bucket_mib", "collective", "nodes", "strategy", "departs from", "git"),
     *("accelerators.devices", "affinity", "framework.exchange"),
     *("threads", "framework.threads", "openmp.OMP_NUM_THREADS"),  # the ranks share the processor
 )

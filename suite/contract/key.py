@@ -138,6 +138,7 @@ class Job:
     node: int = 0
     network: Network | None = None  # None: one node, whose ranks use the loopback interface
     collective: str = ""  # what moves the gradients: as the framework's traits name it; empty: no exchange
+    bucket_mib: int = 0  # of gradients that are exchanged together; 0: as many as the framework does
     measured_steps: int = MEASURED_STEPS  # of the window; a multiple of 100
 
     @property

@@ -56,6 +56,7 @@ class Traits:
     libraries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     strategies: tuple[str, ...] = ()  # how its ranks can exchange gradients, the default first
     collectives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by device; the default first
+    buckets: bool = False  # it exchanges gradients in buckets of a size that can be chosen
     one_machine: tuple[str, ...] = ()  # the collectives that reach the devices of one machine only
     no_strategy: Mapping[str, str] = field(default_factory=dict)  # why it lacks a strategy, in a clause
     helpers: Helpers | None = None  # None: the ranks exchange without further processes

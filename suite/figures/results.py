@@ -225,7 +225,7 @@ def _series(panel: Panel, axis: str) -> dict[tuple[str, ...], list[Measured]]:
 
     One device exchanges nothing: its result is the first point of the series of every strategy.
     """
-    free = ("strategy", "collective", "nodes") if axis == "devices" else ()
+    free = ("strategy", "collective", "bucket_mib", "nodes") if axis == "devices" else ()
     names = [name for name in panel.differ if name != axis]
     bound = [name for name in names if name not in free]
     alone = [one for one in panel.results if free and one.settings.get("devices") == 1]

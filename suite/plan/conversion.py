@@ -22,6 +22,7 @@ _UNUSED = {
     "repeats": None,
     "steps": None,
     "min_seconds": None,
+    "bucket_mib": None,
     "pair": None,
 }
 

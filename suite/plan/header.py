@@ -205,6 +205,7 @@ def settings_of(plan: Plan, custom: CustomCode, changes: bytes = b"") -> dict[st
         "max_epochs": plan.max_epochs,
         **({"pod_image": asked.kubernetes.digest} if asked.kubernetes is not None else {}),
         **({"excluded_nodes": [one.reason for one in excluded]} if excluded else {}),
+        **({"bucket_mib": asked.bucket_mib} if asked.bucket_mib is not None else {}),
         **({"reuse_compiled": True} if asked.reuse_compiled else {}),
         **({"repeats": asked.repeats} if asked.repeats is not None else {}),
         **({"steps": asked.steps} if asked.steps is not None else {}),

@@ -181,6 +181,11 @@ RUN_OPTIONS = (
         default=AUTO, usual="the framework's first for the device",
     ),
     Option(
+        "bucket_mib", "MiB of gradients that PyTorch exchanges together, up to 1,000,000; above the size of "
+        "the model, the exchange begins when all gradients are complete", metavar="<number>", default=AUTO,
+        usual="PyTorch's: 25",
+    ),
+    Option(
         "variant", "the published size of the model", metavar="<name>", default=AUTO,
         usual="the workload's first",
     ),

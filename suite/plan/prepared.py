@@ -80,6 +80,7 @@ class Resources:
             "loader": plan.settings.loader,
             "world_size": plan.key.devices,
             "collective": plan.collective,
+            "bucket_mib": plan.settings.bucket_mib or 0,
             "measured_steps": plan.measured_steps,
         }
 

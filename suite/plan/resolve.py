@@ -50,6 +50,7 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
     why: list[str] = []
     key = _requested_key(settings, machine, on_gpu, why)
     _require_possible(settings, key, on_gpu, machine)
+    _require_buckets(settings, key)
     division = division_of(settings, key.scale)
     if settings.batch_max:
         _require_batch_search_allowed(settings, key, division)
@@ -256,6 +257,18 @@ def _collective(settings: Settings, key: Key, device: str) -> str:
         names = " or ".join(able)
         raise Unsupported(f"collective: {key.framework} exchanges with {names} on {device}, found {asked}")
     return able[0] if asked == AUTO else asked
+
+
+def _require_buckets(settings: Settings, key: Key) -> None:
+    """Refuse a size of buckets where no gradients are exchanged, or not in buckets."""
+    if settings.bucket_mib is None:
+        return
+    if not key.exchanges:
+        raise BadConfiguration(
+            f"bucket_mib: the ranks exchange nothing, found {settings.bucket_mib}; leave it out"
+        )
+    if not traits_of(key.framework).buckets:
+        raise Unsupported(f"bucket_mib: {key.framework} has no buckets of gradients whose size can be chosen")
 
 
 def _default_batch(settings: Settings, spec: Specification, scale: str) -> int:

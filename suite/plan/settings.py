@@ -24,7 +24,8 @@ _CHOICES = (
     *("purpose", "strategy", "collective"),
 )
 _FRAMEWORK_FIELDS = {"name", *SECTIONS["framework"]}
-_MOST = {"devices": 4096, "nodes": 1024, "framework.threads": 4096}  # the first two by the schema of the log
+# The first two by the schema of the log.
+_MOST = {"devices": 4096, "nodes": 1024, "framework.threads": 4096, "bucket_mib": 1_000_000}
 # Variables of the environment that a worker may be given: those of the libraries that move gradients. Names
 # of files would be paths of the machine, and a plug-in would be code that nobody sees.
 VARIABLE = r"(NCCL|TORCH_NCCL|TORCH_SYMM_MEM|GLOO)_(?!\w*(FILE|PLUGIN))[A-Z0-9_]{1,60}"
@@ -61,6 +62,7 @@ class Settings:
     nodes: int
     strategy: str
     collective: str
+    bucket_mib: int | None  # of gradients that are exchanged together
     repeats: int | None
     steps: int | None  # of the measurement window
     min_seconds: int | None  # of the measurement window; a pilot decides the steps
@@ -139,6 +141,7 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str
         devices=devices,
         device_selection=device_selection,
         nodes=_count("nodes", tree["nodes"]) or 1,
+        bucket_mib=_count("bucket_mib", tree["bucket_mib"]),
         repeats=_count("repeats", tree["repeats"]),
         steps=_count("steps", tree["steps"]),
         min_seconds=_count("min_seconds", tree["min_seconds"]),

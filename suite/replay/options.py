@@ -26,6 +26,7 @@ _SETTINGS = {
     "variables": rf"{VARIABLE}:{VARIABLE_VALUE}",
     "storage": r"[a-z]+",
     "collective": r"[a-z_]+",
+    "bucket_mib": r"[1-9][0-9]*",
     "device": r"cpu|cuda",
     "cpus": _BOUNDS,
     "cpuset": _BOUNDS,
@@ -50,13 +51,13 @@ def options_of(header: Mapping[str, Any], pair: Path | None, python: Path | None
         yield f"{name}={header[name]}"
     for name in ("telemetry", "fingerprint"):
         yield f"{name}={setting(settings, name)}"
+    exchange = [name for name in ("collective", "bucket_mib") if settings.get(name) is not None]
+    yield from (f"{name}={setting(settings, name)}" for name in exchange)
     for name in ("threads", "wait_policy", "fast"):
         yield f"framework.{name}={setting(settings, name)}"
     yield from _variables(settings.get("variables", {}))
     if header["measured_steps"] != MEASURED_STEPS:
         yield f"steps={header['measured_steps']}"
-    if settings.get("collective") is not None:
-        yield f"collective={setting(settings, 'collective')}"
     yield f"storage={setting({'storage': 'files', **settings}, 'storage')}"
     yield f"runtime={header['runtime']}"
     for name, option in LIMITS.items():

@@ -35,7 +35,7 @@ from suite.submissions import SETS
 from suite.sweep.planning import device_name_of
 from suite.sweep.results import configuration, last_run
 
-_OF_EXCHANGE = ("strategy", "collective")  # options of the synchronous arm alone
+_OF_EXCHANGE = ("strategy", "collective", "bucket_mib")  # options of the synchronous arm alone
 
 
 @dataclass(frozen=True, slots=True)

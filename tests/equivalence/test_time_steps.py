@@ -10,7 +10,7 @@ MINI = ("--workload", "ncf", "--scale", "mini", "--batch", "64", "--precision", 
 
 
 def test_two_ranks_print_the_time_of_their_steps() -> None:
-    few = "--windows", "2", "--steps", "5", "--set", "exchange.BUCKET_MIB=1"
+    few = "--windows", "2", "--steps", "5", "--bucket-mib", "1"
     done = run("pytorch", "tools.time_steps", *MINI, "--devices", "2", *few, timeout=100)
     assert done.returncode == 0, done.stderr[-4000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

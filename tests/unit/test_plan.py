@@ -411,6 +411,9 @@ def test_strategy_and_collective(options: tuple[str, ...], strategy: str, collec
         (("devices=2", "framework=tensorflow", "strategy=parameter_server"), "updates asynchronously"),
         (("devices=2", "collective=nccl"), "pytorch exchanges with gloo on cpu, found nccl"),
         (("collective=gloo",), "the ranks exchange nothing, found gloo"),
+        (("bucket_mib=64",), "bucket_mib: the ranks exchange nothing, found 64"),
+        (("devices=2", "framework=jax", "bucket_mib=64"), "jax has no buckets of gradients"),
+        (("devices=2", "bucket_mib=0"), "whole number from 1 to 1000000"),
         (("devices=3", "nodes=2"), "expected a divisor of the 3 devices, found 2"),
     ],
 )

@@ -68,7 +68,8 @@ def test_inference_has_two_arms_and_no_strategy(tmp_path: Path) -> None:
 
 
 def test_options_of_the_exchange_are_those_of_the_synchronous_arm(tmp_path: Path) -> None:
-    found = planned(tmp_path, "collective=gloo")
+    found = planned(tmp_path, "collective=gloo", "bucket_mib=64")
+    assert [plan.settings.bucket_mib for plan in found.plans[2].values()] == [None, None, 64]
     collectives = {name: plan.collective for name, plan in found.plans[2].items()}
     assert collectives == {SINGLE: "", INDEPENDENT: "", SYNCHRONOUS: "gloo"}
 

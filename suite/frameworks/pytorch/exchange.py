@@ -46,6 +46,8 @@ class Exchange:
     def __init__(self, job: Job, device: torch.device) -> None:
         self.active = job.exchanges
         self._by_copies = job.exchanges and job.collective == COPY_ENGINE
+        self._bucket = (job.bucket_mib or BUCKET_MIB) << 20  # bytes
+        self._first_bucket = self._bucket if job.bucket_mib else None  # None: PyTorch's 1 MiB
         self._engines: CopyEngines | None = None
         self._sums: CopySums | None = None  # of :meth:`totals`
         self._cuda = device.type == "cuda"
@@ -85,10 +87,10 @@ class Exchange:
             "type": "float32",
             "variables": variables(*_PREFIXES),
         }
+        facts["bucket_bytes"] = self._bucket
         if self._by_copies:
             return facts | {"alone_bytes": ALONE, "chunk_bytes": CHUNK}
-        buckets = {"bucket_bytes": BUCKET_MIB << 20, "gradient_as_bucket_view": True, "static_graph": False}
-        return facts | buckets
+        return facts | {"gradient_as_bucket_view": True, "static_graph": False}
 
     def averaged(self, module: nn.Module, stream: torch.cuda.Stream | None) -> nn.Module:
         """``module``, whose ``backward()`` averages the gradients over the ranks if the exchange is active.
@@ -112,24 +114,26 @@ class Exchange:
                 self._engines = CopyEngines(parameters)
                 return module
             wrapped = DistributedDataParallel(
-                module, init_sync=False, bucket_cap_mb=BUCKET_MIB, gradient_as_bucket_view=True
+                module, init_sync=False, bucket_cap_mb=self._bucket >> 20, gradient_as_bucket_view=True
             )
         # Every 100th step would be timed, which a capture forbids.
         wrapped._set_ddp_runtime_logging_sample_rate(_NEVER)
         return wrapped
 
     def compiler(self) -> Any:
-        """The compiler of losses: PyTorch's own, with copy engines after a split into parts.
+        """The compiler of losses: PyTorch's own, with copy engines after a split into parts, one a bucket.
 
         A compiled function returns all its gradients at the end, so that none could be exchanged before. What
-        is compiled within DistributedDataParallel is split; this is the same split.
+        is compiled within DistributedDataParallel is split; this is the same split. Parts are compiled into
+        slower code than the whole, which a bucket above the size of the model leaves in one piece.
         """
         if not self._by_copies:
             return "inductor"
         from torch._dynamo.backends.distributed import DDPOptimizer
         from torch._dynamo.backends.registry import lookup_backend
 
-        return DDPOptimizer(BUCKET_MIB << 20, lookup_backend("inductor")).compile_fn
+        inductor = lookup_backend("inductor")
+        return DDPOptimizer(self._bucket, inductor, first_bucket_cap=self._first_bucket).compile_fn
 
     def shard_update(self, optimiser: Optimiser) -> None:
         """With copy engines, let each rank update a part of the weights and send it to the others.

@@ -19,6 +19,7 @@ TRAITS = Traits(
     links={"cpu": "https://download.pytorch.org/whl/cpu/torch/"},
     strategies=("allreduce",),
     collectives={"cpu": ("gloo",), "cuda": ("nccl", "copy_engine")},
+    buckets=True,
     one_machine=("copy_engine",),
     no_strategy={"parameter_server": "PyTorch has none"},
     reference=True,
