@@ -24,7 +24,7 @@ from torch.distributed import _symmetric_memory as symmetric
 
 from suite.frameworks.pytorch.optimisers import Momentum, with_layout_of
 
-ALONE = 1 << 20  # bytes: a larger gradient is read where it lies, smaller ones are first copied together
+ALONE = 8 << 20  # bytes: a larger gradient is read where it lies, smaller ones are first copied together
 CHUNK = 32 << 20  # bytes of a part that are copied, added up and copied back as one
 _ALIGNMENT = 128  # elements
 
