@@ -21,6 +21,7 @@ from suite.compare.comparable import (
 )
 from suite.log import statistics
 from suite.log.model import Event, Record, Repeat
+from suite.log.safe import safe
 from suite.metrics.machine import at, device_name, devices
 from suite.metrics.metric import Metric, missing
 from suite.metrics.run import unit
@@ -56,6 +57,7 @@ def _arm(record: Record) -> dict[str, Any]:
         "unit": unit(record),
         "device": device_name(record),
         "on_gpus": bool(devices(record)),
+        "exchange": _exchange(record),
         "per_second": speed.per_second,
         "facts": _compared_facts(record),
         "repeats": [times_of(repeat) for repeat in record.repeats],
@@ -64,6 +66,15 @@ def _arm(record: Record) -> dict[str, Any]:
         "sweep": sweep_rows(record),
         "sampled": {name: asdict(_sampled(record, name)) for name in _SAMPLED},
     }
+
+
+def _exchange(record: Record) -> str:
+    """What moves the gradients, in words; empty where none are exchanged."""
+    settings = record.header["settings"]
+    collective, buckets = settings.get("collective"), settings.get("bucket_mib")
+    if not isinstance(collective, str):
+        return ""
+    return safe(collective) + (f" in buckets of {buckets} MiB" if isinstance(buckets, int) else "")
 
 
 def _compared_facts(record: Record) -> dict[str, Any]:

@@ -43,6 +43,9 @@ def notes(checked: CheckedSet) -> list[str]:
         lines.append("contention includes what the smaller batch per device costs")
     if checked.set.cause is not None:
         lines.append(f"declared cause of an efficiency above the limit: {checked.set.cause}")
+    if checked.figures and SYNCHRONOUS in checked.figures[0].arms:
+        exchange = checked.figures[0].arms[SYNCHRONOUS]["exchange"]
+        lines.append(f"the synchronous ranks exchange gradients by {exchange}")
     if arm is not None and not arm["on_gpus"]:
         lines.append(ON_PROCESSORS)
     return lines

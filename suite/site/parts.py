@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from suite.compare.result_row import OOM
-from suite.contract import CONVERSION
+from suite.contract import CONVERSION, INDEPENDENT
 from suite.figures.results import watermark
 from suite.figures.svg import Figure
 from suite.log.units import count, quantity, significant
@@ -217,7 +217,10 @@ def batch_of(result: Result) -> Any:
 
 
 def phase_of(result: Result) -> str:
-    """Train, infer with its scenario, or conversion; with the mode of a quality run."""
+    """Train, infer with its scenario, or conversion; with the mode of a quality run.
+
+    Training on several devices without an exchange is no training of one model: it is named.
+    """
     if result.row.group[2] == CONVERSION:
         return "conversion"
     phase, scenario = key_of(result, "phase"), key_of(result, "scenario")
@@ -225,6 +228,8 @@ def phase_of(result: Result) -> str:
         return ""
     if phase == "infer" and scenario != "offline":
         return f"infer {scenario}".replace("_", " ")
+    if phase == "train" and key_of(result, "strategy") == INDEPENDENT and key_of(result, "devices") != 1:
+        return "train independent"
     return f"{phase} to quality" if result.row.group[2] == "quality" else str(phase)
 
 

@@ -347,7 +347,13 @@ def test_a_scaling_set_has_a_page_with_its_figure_and_groups(tmp_path: Path) -> 
     assert "svg" in [name for name, _ in page.elements]
     shown = [text for text in page.text if text in ("single", "independent", "synchronous")]
     assert shown == ["single", "independent", "synchronous"] * 2
-    assert f"scaling/{digest}.html" in read(tmp_path / "site" / "scaling.html").links
+    assert any(text.startswith("the synchronous ranks exchange gradients by nccl") for text in page.text)
+    listed = read(tmp_path / "site" / "scaling.html")
+    assert f"scaling/{digest}.html" in listed.links
+    assert any(re.fullmatch(r"2 devices: [0-9.]+ %, 4 devices: [0-9.]+ %", text) for text in listed.text)
+    assert any(re.fullmatch(r"2026-\d\d-\d\d", text) for text in listed.text)
+    phases = [text for text in read(tmp_path / "site" / "index.html").text if text.startswith("train")]
+    assert (phases.count("train"), phases.count("train independent")) == (4, 2)
 
 
 def test_results_of_every_kind_have_pages(tmp_path: Path) -> None:

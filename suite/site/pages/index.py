@@ -13,7 +13,8 @@ from suite.site.shell import page
 _ABOUT = (
     "Each row is one run, of five repeats unless its page states others. Its score is computed from its log, "
     "which the checker accepted. "
-    "Only rows of equal workload, phase, precision, batch, scale and data measure the same thing."
+    "Only rows of equal workload, phase, precision, batch, scale and data measure the same thing. "
+    'With "train independent" each device trains a model of its own, for comparison in a scaling set.'
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from suite.figures.scaling import scaling
 from suite.report import scaling_table
@@ -15,20 +15,22 @@ from suite.site.shell import page
 def pages(collection: Collection) -> Iterator[tuple[str, str]]:
     """The list, and one page for each set, named by the digest of its file."""
     links = parts.Links()
+    dates = {result.digest: parts.date_of(result) for result in collection.results}
     rows = [
         tag(
             "tr",
             tag("td", parts.link(links.to(f"scaling/{one.digest}.html"), _title(one))),
+            parts.cell(_date(one, dates)),
             tag("td", parts.badge(*_status(one))),
-            tag("td", one.verdict.reached),
+            tag("td", _efficiencies(one)),
         )
         for one in collection.sets
     ]
-    about = "A scaling set compares several devices with one; scaling efficiency is X(n) / (n · X(1))."
+    about = "A scaling set compares N devices with one; scaling efficiency is X(N) / (N · X(1))."
     body = [
         tag("h1", "Scaling"),
         tag("p", about, class_="lead"),
-        parts.table(["set", "status", "groups"], rows, "Scaling sets")
+        parts.table(["set", "date", "status", "scaling efficiency"], rows, "Scaling sets")
         if rows
         else tag(
             "p", "There is no scaling set among these results. ", tag("code", "make scale"), " measures one."
@@ -41,6 +43,24 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
 
 def _title(one: ScalingResult) -> str:
     return one.name if one.checked is None else scaling_table.heading(one.checked)
+
+
+def _date(one: ScalingResult, dates: Mapping[str, str]) -> str:
+    """The day of the set's first run among the results."""
+    if one.checked is None:
+        return ""
+    arms = [arm for group in one.checked.set.groups for arm in group.arms.values()]
+    return min((dates[arm.sha256] for arm in arms if arm.sha256 in dates), default="")
+
+
+def _efficiencies(one: ScalingResult) -> str:
+    """The efficiency on each number of devices that no finding rejects."""
+    groups = [] if one.checked is None else one.checked.figures
+    accepted = [group for group in groups if one.checked and group.devices in one.checked.accepted]
+    known = [
+        f"{group.devices} devices: {scaling_table.percent(group.efficiency.value)}" for group in accepted
+    ]
+    return ", ".join(known) or one.verdict.reached
 
 
 def _status(one: ScalingResult) -> tuple[str, str]:
