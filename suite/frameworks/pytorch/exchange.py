@@ -86,8 +86,8 @@ class Exchange:
             "version": ".".join(map(str, torch.cuda.nccl.version())) if self._cuda else None,
             "type": "float32",
             "variables": variables(*_PREFIXES),
+            "bucket_bytes": self._bucket,
         }
-        facts["bucket_bytes"] = self._bucket
         if self._by_copies:
             return facts | {"alone_bytes": ALONE, "chunk_bytes": CHUNK}
         return facts | {"gradient_as_bucket_view": True, "static_graph": False}
