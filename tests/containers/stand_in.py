@@ -59,7 +59,7 @@ def _ensure(docker: DockerEngine, folder: Path) -> dict[str, Base]:
     known = _known(folder)
     if known and all(_pulled(docker, base) for base in known.values()):
         return known
-    image_registry.push(NAME, TAG, _tree(), _config())
+    image_registry.push(NAME, TAG, [tree()], config())
     for framework in REQUIREMENTS:
         write(folder, resolve(_entry(framework)))
     found = _known(folder)
@@ -82,7 +82,7 @@ def _pulled(docker: DockerEngine, base: Base) -> bool:
     return resolve(base) == base
 
 
-def _tree() -> Path:
+def tree() -> Path:
     """The tar file of the root file system, made once."""
     packed = FOLDER / "root.tar"
     if packed.is_file():
@@ -115,15 +115,11 @@ def _mirror() -> list[str]:
     return sorted(set(found.stdout.split()))[:1]
 
 
-def _config() -> dict[str, Any]:
+def config() -> dict[str, Any]:
+    """The configuration of the image, without its layers."""
     system, _, architecture = PLATFORM.partition("/")
     path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    return {
-        "created": "1980-01-01T00:00:00Z",
-        "os": system,
-        "architecture": architecture,
-        "config": {"Env": [path], "Cmd": ["python3"]},
-    }
+    return {"os": system, "architecture": architecture, "config": {"Env": [path], "Cmd": ["python3"]}}
 
 
 def _entry(framework: str) -> Base:
