@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from suite import rules
 from suite.containers.engines.docker_engine import DockerEngine
@@ -23,7 +24,8 @@ from suite.containers.images.resolve import resolve
 from tests.containers import engine, image_registry
 
 FOLDER = image_registry.FOLDER
-REPOSITORY = f"{image_registry.ADDRESS}/suite/stand-in"
+NAME = "suite/stand-in"
+REPOSITORY = f"{image_registry.ADDRESS}/{NAME}"
 TAG = "bookworm"
 PYTHON = "3.11"
 PACKAGES = "python3,python3-pip,libgomp1,libquadmath0"  # libraries that the frameworks' wheels lack
@@ -57,15 +59,13 @@ def _ensure(docker: DockerEngine, folder: Path) -> dict[str, Base]:
     known = _known(folder)
     if known and all(_pulled(docker, base) for base in known.values()):
         return known
-    root = _tree()
-    image = _import(root)
-    _run(["docker", "tag", image, f"{REPOSITORY}:{TAG}"])
-    _run(["docker", "push", "--quiet", f"{REPOSITORY}:{TAG}"])
+    image_registry.push(NAME, TAG, [tree()], config())
     for framework in REQUIREMENTS:
         write(folder, resolve(_entry(framework)))
     found = _known(folder)
     for base in found.values():
         _run(["docker", "pull", "--quiet", base.reference])
+        _run(["docker", "tag", base.reference, base.tagged])
     return found
 
 
@@ -82,7 +82,7 @@ def _pulled(docker: DockerEngine, base: Base) -> bool:
     return resolve(base) == base
 
 
-def _tree() -> Path:
+def tree() -> Path:
     """The tar file of the root file system, made once."""
     packed = FOLDER / "root.tar"
     if packed.is_file():
@@ -115,10 +115,11 @@ def _mirror() -> list[str]:
     return sorted(set(found.stdout.split()))[:1]
 
 
-def _import(packed: Path) -> str:
-    changes = ["--change", "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
-    changes += ["--change", 'CMD ["python3"]', "--platform", PLATFORM]
-    return _run(["docker", "import", *changes, str(packed)])
+def config() -> dict[str, Any]:
+    """The configuration of the image, without its layers."""
+    system, _, architecture = PLATFORM.partition("/")
+    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {"os": system, "architecture": architecture, "config": {"Env": [path], "Cmd": ["python3"]}}
 
 
 def _entry(framework: str) -> Base:
