@@ -170,7 +170,9 @@ def job_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--collective", choices=("nccl", "copy_engine"), default="nccl")
-    parser.add_argument("--bucket-mib", type=int, default=0, help="of gradients; 0: PyTorch's")
+    parser.add_argument(
+        "--bucket-mib", type=int, default=0, help="MiB of gradients exchanged together; 0: PyTorch's 25"
+    )
 
 
 def main() -> None:

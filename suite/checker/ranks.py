@@ -162,9 +162,9 @@ def training_exchanges(c: HeaderContext) -> Iterator[Fault]:
 
 @rule("RANK-009", kind=WITH_KEY)
 def collective_used(c: Context) -> Iterator[Fault]:
-    """Ranks that exchange gradients report the collective of the settings, and the buckets if it has them.
+    """Ranks that exchange gradients report the collective of the settings, and buckets of their size if any.
 
-    Other ranks have no collective.
+    The settings of other ranks name no collective.
     """
     buckets = c.header["settings"].get("bucket_mib")
     wanted = c.header["settings"].get("collective")
@@ -183,7 +183,11 @@ def collective_used(c: Context) -> Iterator[Fault]:
             in_bytes = facts.get("bucket_bytes")
             if buckets is not None and (not isinstance(buckets, int) or in_bytes != buckets << 20):
                 where = event.location("facts.framework.exchange.bucket_bytes")
-                yield Fault(where, f"{buckets} MiB, as data.settings.bucket_mib of the header", in_bytes)
+                yield Fault(
+                    where,
+                    f"{buckets} MiB in bytes, as data.settings.bucket_mib of the header states",
+                    in_bytes,
+                )
 
 
 @rule("RANK-010", kind=BENCHMARK)

@@ -168,6 +168,7 @@ def _line(planned: PlannedSet, group: Group, options: Sequence[str], code: str) 
 def _measure(plans: Mapping[str, Plan], devices: int) -> dict[str, Outcome]:
     """Run the arms of a group interleaved; the outcome of each by its name."""
     from suite.cli.run import NOTHING_MEASURED, prepare_resources, prepare_with_header, with_counted_attempt
+    from suite.compare.scaling_set import SINGLE
     from suite.harness.run import NamedRun, execute_interleaved
 
     try:
@@ -177,7 +178,7 @@ def _measure(plans: Mapping[str, Plan], devices: int) -> dict[str, Outcome]:
         progress(f"error: {NOTHING_MEASURED}")
         raise
     named = [
-        NamedRun(with_counted_attempt(run), name if name == "single" else f"{devices} {name}")
+        NamedRun(with_counted_attempt(run), name if name == SINGLE else f"{devices} {name}")
         for name, run in runs.items()
     ]
     return dict(zip(runs, execute_interleaved(named), strict=True))

@@ -19,6 +19,7 @@ from suite.compare.comparable import (
     facts_by_group,
     times_of,
 )
+from suite.contract import EXCHANGE_OPTIONS
 from suite.log import statistics
 from suite.log.model import Event, Record, Repeat
 from suite.log.safe import safe
@@ -28,7 +29,8 @@ from suite.metrics.run import unit
 
 # What the number of devices, the strategy and the batch change. Equal digests of code imply an equal commit.
 _MAY_DIFFER = (
-    *("batch", "bucket_mib", "collective", "nodes", "strategy", "departs from", "git"),
+    *EXCHANGE_OPTIONS,
+    *("batch", "nodes", "departs from", "git"),
     *("accelerators.devices", "affinity", "framework.exchange"),
     *("threads", "framework.threads", "openmp.OMP_NUM_THREADS"),  # the ranks share the processor
 )

@@ -3,6 +3,7 @@
 from suite.contract.key import (
     BENCHMARK,
     CONVERSION,
+    EXCHANGE_OPTIONS,
     INDEPENDENT,
     LOAD,
     LOAD_PHASES,
@@ -27,6 +28,7 @@ from suite.contract.protocols import Arrivals, Data, Exchange, Framework, ImageD
 __all__ = [
     "BENCHMARK",
     "CONVERSION",
+    "EXCHANGE_OPTIONS",
     "INDEPENDENT",
     "LOAD",
     "LOAD_PHASES",

@@ -16,6 +16,7 @@ BENCHMARK, CONVERSION, LOAD = "benchmark", "conversion", "load"  # the kinds of 
 # The phases of a load, and the phase whose batches each reads.
 LOAD_PHASES = {"load": "train", "load_infer": "infer"}
 INDEPENDENT = "independent"  # the strategy of ranks that exchange nothing
+EXCHANGE_OPTIONS = ("strategy", "collective", "bucket_mib")  # of a run: how its ranks exchange gradients
 
 
 class BadData(ValueError):

@@ -12,6 +12,7 @@ from typing import Any
 
 from suite.compare.result_row import ResultRow
 from suite.compare.settings import FIRST, SUBJECT, differing, name_of, setting_text
+from suite.contract import EXCHANGE_OPTIONS
 from suite.contract.traits import framework_names, reference_framework, traits_of
 from suite.figures.axis import Axis
 from suite.figures.dots import Dot, dots
@@ -225,7 +226,7 @@ def _series(panel: Panel, axis: str) -> dict[tuple[str, ...], list[Measured]]:
 
     One device exchanges nothing: its result is the first point of the series of every strategy.
     """
-    free = ("strategy", "collective", "bucket_mib", "nodes") if axis == "devices" else ()
+    free = (*EXCHANGE_OPTIONS, "nodes") if axis == "devices" else ()
     names = [name for name in panel.differ if name != axis]
     bound = [name for name in names if name not in free]
     alone = [one for one in panel.results if free and one.settings.get("devices") == 1]

@@ -50,7 +50,7 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
     why: list[str] = []
     key = _requested_key(settings, machine, on_gpu, why)
     _require_possible(settings, key, on_gpu, machine)
-    _require_buckets(settings, key)
+    _require_exchange_options(settings, key)
     division = division_of(settings, key.scale)
     if settings.batch_max:
         _require_batch_search_allowed(settings, key, division)
@@ -246,8 +246,6 @@ def _collective(settings: Settings, key: Key, device: str) -> str:
     """What moves the gradients; empty if the ranks exchange none. Unsupported if the framework has it not."""
     asked = settings.collective
     if not key.exchanges:
-        if asked != AUTO:
-            raise BadConfiguration(f"collective: the ranks exchange nothing, found {asked}; leave it out")
         return ""
     traits = traits_of(key.framework)
     able = traits.collectives[device]
@@ -259,15 +257,12 @@ def _collective(settings: Settings, key: Key, device: str) -> str:
     return able[0] if asked == AUTO else asked
 
 
-def _require_buckets(settings: Settings, key: Key) -> None:
-    """Refuse a size of buckets where no gradients are exchanged, or not in buckets."""
-    if settings.bucket_mib is None:
-        return
-    if not key.exchanges:
-        raise BadConfiguration(
-            f"bucket_mib: the ranks exchange nothing, found {settings.bucket_mib}; leave it out"
-        )
-    if not traits_of(key.framework).buckets:
+def _require_exchange_options(settings: Settings, key: Key) -> None:
+    """Refuse options of an exchange where there is none, and buckets that the framework does not have."""
+    for name, found in (("collective", settings.collective), ("bucket_mib", settings.bucket_mib)):
+        if not key.exchanges and found not in (AUTO, None):
+            raise BadConfiguration(f"{name}: the ranks exchange nothing, found {found}; leave it out")
+    if settings.bucket_mib is not None and not traits_of(key.framework).buckets:
         raise Unsupported(f"bucket_mib: {key.framework} has no buckets of gradients whose size can be chosen")
 
 

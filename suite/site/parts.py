@@ -219,7 +219,7 @@ def batch_of(result: Result) -> Any:
 def phase_of(result: Result) -> str:
     """Train, infer with its scenario, or conversion; with the mode of a quality run.
 
-    Training on several devices without an exchange is no training of one model: it is named.
+    On several devices without an exchange each trains a model of its own: ``train independent``.
     """
     if result.row.group[2] == CONVERSION:
         return "conversion"

@@ -20,7 +20,7 @@ from suite.compare.scaling_set import (
     read_set,
 )
 from suite.containers.engines import choice as engines
-from suite.contract import Key
+from suite.contract import EXCHANGE_OPTIONS, Key
 from suite.log.canonical import sha256_hex
 from suite.log.finding import RecordError
 from suite.log.safe import safe
@@ -34,8 +34,6 @@ from suite.plan.settings import Settings
 from suite.submissions import SETS
 from suite.sweep.planning import device_name_of
 from suite.sweep.results import configuration, last_run
-
-_OF_EXCHANGE = ("strategy", "collective", "bucket_mib")  # options of the synchronous arm alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,8 @@ def plan_set(
     machine, find = machine or detect_machine(), cache(engines.find)
     if cause is not None and re.fullmatch("[ -~]{1,500}", cause) is None:
         raise BadConfiguration(f"cause: expected up to 500 printable ASCII characters, found {cause!r}")
-    exchange = [option for option in options if option.partition("=")[0] in _OF_EXCHANGE]
+    # Options of the synchronous arm alone: the other arms exchange nothing.
+    exchange = [option for option in options if option.partition("=")[0] in EXCHANGE_OPTIONS]
     others = [option for option in options if option not in exchange]
     with composer() as compose:
         single = _resolved(compose, [*others, "devices=1"], machine, find)
@@ -103,7 +102,7 @@ def plan_set(
             if single.settings.reuse_compiled:  # after its replicas, one of which has compiled for it
                 plans[count][SINGLE] = plans[count].pop(SINGLE)
     identity = {
-        "single": configuration(single, custom_code(single.settings, single.accelerator)),
+        SINGLE: configuration(single, custom_code(single.settings, single.accelerator)),
         "exchange": exchange,
         "scaling": scaling,
         "code": code,

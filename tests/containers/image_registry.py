@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from typing import Any
 
 import requests
 
+from suite.log.canonical import sha256_hex
 from tests.containers import daemon
 
 ADDRESS = "localhost:5000"
@@ -81,7 +81,7 @@ def push(name: str, tag: str, layers: Sequence[Path], config: dict[str, Any]) ->
 
 def _upload(session: requests.Session, name: str, kind: str, content: bytes) -> dict[str, Any]:
     """Store ``content``; its descriptor."""
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    digest = f"sha256:{sha256_hex(content)}"
     started = session.post(f"http://{ADDRESS}/v2/{name}/blobs/uploads/", timeout=60)
     started.raise_for_status()
     done = session.put(started.headers["Location"], params={"digest": digest}, data=content, timeout=600)

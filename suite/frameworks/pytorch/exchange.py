@@ -46,8 +46,7 @@ class Exchange:
     def __init__(self, job: Job, device: torch.device) -> None:
         self.active = job.exchanges
         self._by_copies = job.exchanges and job.collective == COPY_ENGINE
-        self._bucket = (job.bucket_mib or BUCKET_MIB) << 20  # bytes
-        self._first_bucket = self._bucket if job.bucket_mib else None  # None: PyTorch's 1 MiB
+        self._chosen_mib = job.bucket_mib  # 0: PyTorch's sizes
         self._engines: CopyEngines | None = None
         self._sums: CopySums | None = None  # of :meth:`totals`
         self._cuda = device.type == "cuda"
@@ -79,6 +78,10 @@ class Exchange:
         )
         self.arrivals = DeviceArrivals(device) if self._cuda else HostArrivals()
 
+    @property
+    def _bucket_mib(self) -> int:
+        return self._chosen_mib or BUCKET_MIB
+
     def describe(self) -> dict[str, Any]:
         """Facts of an active exchange: backend, its version (Gloo has none), buckets and variables."""
         facts: dict[str, Any] = {
@@ -86,7 +89,7 @@ class Exchange:
             "version": ".".join(map(str, torch.cuda.nccl.version())) if self._cuda else None,
             "type": "float32",
             "variables": variables(*_PREFIXES),
-            "bucket_bytes": self._bucket,
+            "bucket_bytes": self._bucket_mib << 20,
         }
         if self._by_copies:
             return facts | {"alone_bytes": ALONE, "chunk_bytes": CHUNK}
@@ -114,7 +117,7 @@ class Exchange:
                 self._engines = CopyEngines(parameters)
                 return module
             wrapped = DistributedDataParallel(
-                module, init_sync=False, bucket_cap_mb=self._bucket >> 20, gradient_as_bucket_view=True
+                module, init_sync=False, bucket_cap_mb=self._bucket_mib, gradient_as_bucket_view=True
             )
         # Every 100th step would be timed, which a capture forbids.
         wrapped._set_ddp_runtime_logging_sample_rate(_NEVER)
@@ -132,8 +135,8 @@ class Exchange:
         from torch._dynamo.backends.distributed import DDPOptimizer
         from torch._dynamo.backends.registry import lookup_backend
 
-        inductor = lookup_backend("inductor")
-        return DDPOptimizer(self._bucket, inductor, first_bucket_cap=self._first_bucket).compile_fn
+        first = self._chosen_mib << 20 or None  # None: PyTorch's 1 MiB
+        return DDPOptimizer(self._bucket_mib << 20, lookup_backend("inductor"), first).compile_fn
 
     def shard_update(self, optimiser: Optimiser) -> None:
         """With copy engines, let each rank update a part of the weights and send it to the others.

@@ -54,13 +54,15 @@ def _date(one: ScalingResult, dates: Mapping[str, str]) -> str:
 
 
 def _efficiencies(one: ScalingResult) -> str:
-    """The efficiency on each number of devices that no finding rejects."""
-    groups = [] if one.checked is None else one.checked.figures
-    accepted = [group for group in groups if one.checked and group.devices in one.checked.accepted]
-    known = [
-        f"{group.devices} devices: {scaling_table.percent(group.efficiency.value)}" for group in accepted
-    ]
-    return ", ".join(known) or one.verdict.reached
+    """The efficiency on each number of devices that no finding rejects; without one, the groups measured."""
+    checked = one.checked
+    if checked is None or not checked.accepted:
+        return one.verdict.reached
+    return ", ".join(
+        f"{group.devices} devices: {scaling_table.percent(group.efficiency.value)}"
+        for group in checked.figures
+        if group.devices in checked.accepted
+    )
 
 
 def _status(one: ScalingResult) -> tuple[str, str]:
