@@ -7,13 +7,15 @@ additions, for signals, and to put small gradients together.
 
 Where the update of a weight depends on its own gradient alone, a rank updates its part of the weights by the
 sum, and copies the weights instead: 1/n of the reads and writes of an update on each GPU (the sharded update
-of Xu et al., 2020, arXiv:2004.13336). The velocities of the other parts stay as they were.
+of Xu et al., 2020, arXiv:2004.13336). The states of the optimiser for other parts stay as they were. Where it
+depends on the norm of all gradients, each rank keeps the sum of its part until ``backward()`` has ended, the
+ranks add up the squares, and then update and copy the weights.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -22,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import _symmetric_memory as symmetric
 
-from suite.frameworks.pytorch.optimisers import Momentum, with_layout_of
+from suite.frameworks.pytorch.optimisers import Adam, Momentum, norms, with_layout_of
 
 ALONE = 8 << 20  # bytes: a larger gradient is read where it lies, smaller ones are first copied together
 CHUNK = 32 << 20  # bytes of a part that are copied, added up and copied back as one
@@ -67,8 +69,8 @@ class Vector:
             received[begin - first : end - first].copy_(own[begin:end])
             self._memory.put_signal(peer, self._signal + at)
 
-    def add(self, at: int, own: Tensor, update: Update | None) -> None:
-        """Add up chunk ``at`` of this rank's part; the result is the sum, or what ``update`` makes of it."""
+    def add(self, at: int, own: Tensor, *, keep: bool) -> None:
+        """Add up chunk ``at`` of this rank's part: the sum is the result, or is kept (:meth:`kept`)."""
         for peer in self.others:
             self._memory.wait_signal(peer, self._signal + at)
         begin, end = self._own_chunks[at]
@@ -76,15 +78,19 @@ class Vector:
             return
         first = self._rank * self._part
         parts = self._received[self._rank][:, begin - first : end - first]
-        # No rank sends to itself: its own row is free for a sum that only the update reads.
-        total = self.result[begin:end] if update is None else parts[self._rank]
-        add_up(own[begin:end], parts, self._rank, total)
-        if update is not None:
-            update(begin, end, total)
+        add_up(own[begin:end], parts, self._rank, self.kept(begin, end) if keep else self.result[begin:end])
 
-    def give(self, peer: int, at: int) -> None:
-        """Copy the result of chunk ``at`` of this rank's part to ``peer``."""
-        begin, end = self._own_chunks[at]
+    def kept(self, begin: int, end: int) -> Tensor:
+        """Sums of this rank's part, in its own row of what is received: no rank sends to itself."""
+        first = self._rank * self._part
+        return self._received[self._rank][self._rank][begin - first : end - first]
+
+    def own(self, at: int | None = None) -> tuple[int, int]:
+        """Where chunk ``at`` of this rank's part, or the whole part, begins and ends."""
+        return (self._own_chunks[0][0], self._own_chunks[-1][1]) if at is None else self._own_chunks[at]
+
+    def give(self, peer: int, begin: int, end: int) -> None:
+        """Copy the result from ``begin`` to ``end``, of this rank's part, to ``peer``."""
         self._results[peer][begin:end].copy_(self.result[begin:end])
 
 
@@ -192,18 +198,44 @@ class CopySums:
         self._own: list[Tensor] = []
 
     @torch.no_grad()
-    def begin(self, vector: Vector, own: Tensor, update: Update | None = None) -> None:
-        """Add up ``own`` of all ranks in ``vector``, or update what ``vector`` holds by the sum."""
+    def begin(
+        self, vector: Vector, own: Tensor, update: Update | None = None, *, later: bool = False
+    ) -> None:
+        """Add up ``own`` of all ranks in ``vector``, or update what ``vector`` holds by the sum.
+
+        With ``later`` :meth:`update` follows, after :meth:`join`.
+        """
         self._own.append(own)  # until finish(): else a later operation could use its memory again
         for peer in self._others:
             with _behind(None, self._sending[peer]):
                 vector.send(peer, own)
         with _behind(None, self._adding):
             for at in range(vector.signals):
-                vector.add(at, own, update)
-                for peer in self._others:
-                    with _behind(self._adding, self._giving[peer]):
-                        vector.give(peer, at)
+                vector.add(at, own, keep=update is not None)
+                if later:
+                    continue
+                begin, end = vector.own(at)
+                if update is not None and begin < end:
+                    update(begin, end, vector.kept(begin, end))
+                self._give(vector, begin, end, self._adding)
+
+    def join(self) -> None:
+        """Let the current stream wait until all sums of this rank's parts are complete."""
+        if self._adding is not None:
+            torch.cuda.current_stream().wait_stream(self._adding)
+
+    @torch.no_grad()
+    def update(self, vector: Vector, update: Update) -> None:
+        """Update this rank's part of what ``vector`` holds by the kept sum, on the current stream."""
+        begin, end = vector.own()
+        if begin < end:
+            update(begin, end, vector.kept(begin, end))
+        self._give(vector, begin, end, None)
+
+    def _give(self, vector: Vector, begin: int, end: int, behind: torch.cuda.Stream | None) -> None:
+        for peer in self._others:
+            with _behind(behind, self._giving[peer]):
+                vector.give(peer, begin, end)
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -244,14 +276,17 @@ class CopyEngines:
     """Adds up the gradients of ``parameters`` over the ranks of one machine, during ``backward()``.
 
     The first ``backward()`` shows in which order gradients are complete; the process group adds those up.
-    With an ``optimiser`` a ``backward()`` within :meth:`updating` updates the weights, and the process group
-    adds up the gradients of others.
+    With an ``optimiser`` :meth:`backward_and_update` updates the weights, and the process group adds up the
+    gradients of another ``backward()``.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self._parameters = list(parameters)
-        self.optimiser: Momentum | None = None
+        self.optimiser: Momentum | Adam | None = None
+        self.limit: float | None = None  # of the norm of all gradients; infinite: only the norm is needed
         self.sums: CopySums | None = None
+        self._updates: list[tuple[Vector, Update]] = []
+        self._scale: Tensor | None = None  # of the gradients, which clips them
         self._updating = False
         self._order: list[int] = []
         self._handles = [
@@ -261,19 +296,33 @@ class CopyEngines:
 
     @property
     def updates(self) -> bool:
-        """Whether :meth:`updating` may be entered."""
+        """Whether :meth:`backward_and_update` may be called."""
         return self.sums is not None and self.optimiser is not None
 
-    @contextlib.contextmanager
-    def updating(self) -> Iterator[None]:
-        """Update the weights by the ``backward()`` within; no gradients are left."""
+    def backward_and_update(self, loss: Tensor) -> Tensor | None:
+        """``loss.backward()`` and an update; no gradients are left. With a limit, the norm of all."""
         assert self.sums is not None
         self._updating = True
-        yield
+        loss.backward()
         self._updating = False
+        norm = None if self.limit is None else self._update_clipped(self.sums, self.limit)
         self.sums.finish()
         for parameter in self._parameters:
             parameter.grad = None
+        return norm
+
+    @torch.no_grad()
+    def _update_clipped(self, sums: CopySums, limit: float) -> Tensor:
+        """Clip the kept sums by their norm over all ranks, and update; the norm before clipping."""
+        sums.join()
+        own = [vector.kept(*vector.own()) for vector, _ in self._updates]
+        squares = torch.linalg.vector_norm(torch.stack(norms(own))).square()
+        dist.all_reduce(squares)
+        norm = squares.sqrt()
+        self._scale = limit / norm.clamp(min=limit) if limit < float("inf") else None
+        for vector, update in self._updates:
+            sums.update(vector, update)
+        return norm
 
     def finish(self) -> None:
         """Let the current stream wait until the gradients are the sums. ``backward()`` must have returned."""
@@ -306,26 +355,33 @@ class CopyEngines:
         for indices, parameters, vector in zip(groups, members, self.sums.vectors, strict=True):
             group = Group(parameters, vector)
             update = None if self.optimiser is None else self._update_of(self.optimiser, indices, group)
+            if update is not None:
+                self._updates.append((vector, update))
             for parameter in parameters:
                 parameter.register_post_accumulate_grad_hook(self._hook(self.sums, group, update))
 
-    def _update_of(self, optimiser: Momentum, indices: Sequence[int], group: Group) -> Update:
-        """Let weights and velocities of ``group`` lie as its vector does; how a piece of them is updated."""
+    def _update_of(self, optimiser: Momentum | Adam, indices: Sequence[int], group: Group) -> Update:
+        """Let weights and states of ``group`` lie as its vector does; how a piece of them is updated."""
         weights = group.vector.result
-        velocities = torch.zeros_like(weights)
         group.move([self._parameters[at] for at in indices], weights)
-        group.move([optimiser.state[at] for at in indices], velocities)
-        decays = optimiser.decays(indices[0])
+        states = []
+        for kind in zip(*(optimiser.states(at) for at in indices), strict=True):
+            states.append(torch.zeros_like(weights))
+            group.move(kind, states[-1])
 
         def update(begin: int, end: int, gradient: Tensor) -> None:
-            optimiser.apply(decays, [weights[begin:end]], [gradient], [velocities[begin:end]])
+            if self._scale is not None:
+                gradient.mul_(self._scale)
+            pieces = [state[begin:end] for state in states]
+            optimiser.apply(indices[0], weights[begin:end], gradient, pieces)
 
         return update
 
     def _hook(self, sums: CopySums, group: Group, update: Update | None) -> Callable[[Tensor], None]:
         def completed(_: Tensor) -> None:
             if group.complete() and self._updating == (update is not None):
-                sums.begin(group.vector, group.take(in_layout=self._updating), update)
+                vector = group.take(in_layout=self._updating)
+                sums.begin(group.vector, vector, update, later=self.limit is not None)
 
         return completed
 

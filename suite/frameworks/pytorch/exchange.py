@@ -26,7 +26,7 @@ from suite.frameworks.arrivals import HostArrivals
 from suite.frameworks.common import variables
 from suite.frameworks.pytorch.arrivals import DeviceArrivals, LastGradient
 from suite.frameworks.pytorch.copy_engines import ALONE, CHUNK, CopyEngines, CopySums, padded
-from suite.frameworks.pytorch.optimisers import Momentum
+from suite.frameworks.pytorch.optimisers import Adam, Momentum
 from suite.frameworks.pytorch.scaling import Optimiser
 
 COPY_ENGINE = "copy_engine"
@@ -138,25 +138,24 @@ class Exchange:
         first = self._chosen_mib << 20 or None  # None: PyTorch's 1 MiB
         return DDPOptimizer(self._bucket_mib << 20, lookup_backend("inductor"), first).compile_fn
 
-    def shard_update(self, optimiser: Optimiser) -> None:
+    def shard_update(self, optimiser: Optimiser, limit: float | None) -> None:
         """With copy engines, let each rank update a part of the weights and send it to the others.
 
-        This happens during ``backward()``, so that a weight's update must depend on its own gradient alone:
-        not on the norm of all, as with clipping. Of the optimisers only :class:`Momentum` can do it.
+        :class:`Momentum` does so during ``backward()``; with a ``limit`` of the norm of all gradients
+        :class:`Adam` does so behind it. Other optimisers update all weights on each rank.
         """
-        if self._engines is not None and isinstance(optimiser, Momentum):
-            self._engines.optimiser = optimiser
+        if self._engines is not None and isinstance(optimiser, Momentum if limit is None else Adam):
+            self._engines.optimiser, self._engines.limit = optimiser, limit
 
     @property
     def updates_weights(self) -> bool:
         """Whether to call :meth:`backward_and_update`: after one ``backward()``, which shows the order."""
         return self._engines is not None and self._engines.updates
 
-    def backward_and_update(self, loss: Tensor) -> None:
-        """``loss.backward()``, and an update by the gradients of the mean over the ranks."""
+    def backward_and_update(self, loss: Tensor) -> Tensor | None:
+        """``loss.backward()``, and an update by the mean over the ranks; its norm if there is a limit."""
         assert self._engines is not None
-        with self._engines.updating():
-            (loss / self._size).backward()
+        return self._engines.backward_and_update(loss / self._size)
 
     def backward(self, loss: Tensor) -> None:
         """``loss.backward()``; gradients of the averaged module become those of the mean over the ranks."""

@@ -49,14 +49,24 @@ class Adam:
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor]) -> None:
         """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
+        self._update(self.parameters, list(gradients), self._moments, self._squares, self._steps)
+
+    def _update(
+        self,
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        moments: list[Tensor],
+        squares: list[Tensor],
+        steps: list[Tensor],
+    ) -> None:
         # torch.optim.Adam calls the same function, but its constructor imports the compiler for a second.
         adam(
-            self.parameters,
-            list(gradients),
-            self._moments,
-            self._squares,
+            parameters,
+            gradients,
+            moments,
+            squares,
             [],
-            self._steps,
+            steps,
             fused=True,
             found_inf=self.skip,
             lr=as_float32(self._value or 0.0) if self._rate_on_device is None else self._rate_on_device,
@@ -67,6 +77,23 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
+
+    def decays(self, at: int) -> bool:
+        """No parameter decays."""
+        del at
+        return False
+
+    def states(self, at: int) -> list[Tensor]:
+        """The states of the parameter of index ``at`` that have its shape."""
+        return [self._moments[at], self._squares[at]]
+
+    @torch.no_grad()
+    def apply(self, at: int, weights: Tensor, gradient: Tensor, states: Sequence[Tensor]) -> None:
+        """Update ``weights`` and their ``states``, of parameter ``at`` and others, once in a step.
+
+        The step count is that of ``at``.
+        """
+        self._update([weights], [gradient], [states[0]], [states[1]], [self._steps[at]])
 
     def reset(self) -> None:
         """Set every moment and the step count to zero."""
@@ -105,17 +132,24 @@ class Momentum:
         for decays, indices in ((True, self._decayed), (False, self._others)):
             parameters = [self.parameters[at] for at in indices]
             directions = [with_layout_of(gradients[at], self.parameters[at]) for at in indices]
-            self.apply(decays, parameters, directions, [self.state[at] for at in indices])
+            self._update(decays, parameters, directions, [self.state[at] for at in indices])
 
     def decays(self, at: int) -> bool:
         """Whether the parameter of index ``at`` decays."""
         return at in self._decayed
 
+    def states(self, at: int) -> list[Tensor]:
+        """The states of the parameter of index ``at`` that have its shape."""
+        return [self.state[at]]
+
     @torch.no_grad()
-    def apply(
+    def apply(self, at: int, weights: Tensor, gradient: Tensor, states: Sequence[Tensor]) -> None:
+        """Update ``weights`` and their ``states``, of parameter ``at`` and others that decay as it does."""
+        self._update(self.decays(at), [weights], [gradient], [states[0]])
+
+    def _update(
         self, decays: bool, weights: list[Tensor], gradients: list[Tensor], velocities: list[Tensor]
     ) -> None:
-        """Update ``weights`` and ``velocities``, parts of those of the optimiser, in place."""
         sgd(
             weights,
             gradients,
@@ -178,7 +212,7 @@ def descend(parameters: list[Tensor], directions: list[Tensor], rate: Tensor) ->
         torch._foreach_sub_(parameters, torch._foreach_mul(directions, rate))
 
 
-def _norms(gradients: Sequence[Tensor]) -> list[Tensor]:
+def norms(gradients: Sequence[Tensor]) -> list[Tensor]:
     """The norm of each; on a CPU by rows if long: a float32 sum of millions of squares has only 4 digits."""
 
     def short(gradient: Tensor) -> Tensor:
@@ -194,6 +228,6 @@ def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list
 
     Equal to ``tf.clip_by_global_norm``; ``torch.nn.utils.clip_grad_norm_`` adds 1e-6 to the norm.
     """
-    norm = torch.linalg.vector_norm(torch.stack(_norms(gradients)))
+    norm = torch.linalg.vector_norm(torch.stack(norms(gradients)))
     scale = limit / norm.clamp(min=limit)
     return list(torch._foreach_mul(list(gradients), scale)), norm

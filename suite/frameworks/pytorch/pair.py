@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
+from math import inf
 from typing import Any, TypeAlias
 
 import torch
@@ -96,8 +97,9 @@ class BasePair(base.BasePair):
             self._module = framework.exchange.averaged(module, framework.capture_stream)
             self._clip = float(job.hyper.get("clip", "0"))
             self.optimiser = self.make_optimiser()
-            if not (self._clip or self.keeps_norm or self.framework.scaling.state):
-                framework.exchange.shard_update(self.optimiser)
+            if not self.framework.scaling.state:
+                needs_norm = self._clip or self.keeps_norm
+                framework.exchange.shard_update(self.optimiser, (self._clip or inf) if needs_norm else None)
             changed = [*self.trained.values(), *self.optimiser.state, *self.state]
             self._run = framework.make_fast(self.update, changed)
         else:
@@ -152,7 +154,8 @@ class BasePair(base.BasePair):
         if self.job.world_size > 1:
             result = result / self.job.world_size
         if self.framework.exchange.updates_weights:
-            self.framework.exchange.backward_and_update(loss)
+            norm = self.framework.exchange.backward_and_update(loss)
+            result = torch.stack((result, norm)) if norm is not None and self.keeps_norm else result
         else:
             gradients = self.differentiate_and_exchange(loss)
             if self._clip or self.keeps_norm:
