@@ -69,6 +69,8 @@ class Framework(BaseFramework):
         cache = os.environ.get("XDG_CACHE_HOME")
         settings: dict[str, Any] = {
             "jax_platforms": "cuda,cpu" if self.cuda else "cpu",
+            # Otherwise JAX takes memory of every GPU of the host.
+            "jax_cuda_visible_devices": job.device.partition(":")[2] or "0",
             "jax_cpu_enable_async_dispatch": False,  # on the CPU a step has completed when its call returns
             "jax_enable_x64": job.key.precision == "fp64",
             "jax_default_matmul_precision": "tensorfloat32" if job.key.precision == "tf32" else "highest",
@@ -84,9 +86,8 @@ class Framework(BaseFramework):
 
     def _choose_device(self, job: Job) -> None:
         try:
-            devices = jax.local_devices(backend="cuda" if self.cuda else "cpu")
-            self.device = devices[int(job.device.partition(":")[2] or 0)]
-        except (RuntimeError, IndexError) as error:
+            self.device = jax.local_devices(backend="cuda" if self.cuda else "cpu")[0]
+        except RuntimeError as error:
             raise UnsupportedJob(
                 f"device: expected a usable GPU for {job.device}, found none in this build: {error}"
             ) from error
