@@ -69,8 +69,6 @@ class Framework(BaseFramework):
         cache = os.environ.get("XDG_CACHE_HOME")
         settings: dict[str, Any] = {
             "jax_platforms": "cuda,cpu" if self.cuda else "cpu",
-            # Otherwise JAX takes memory of every GPU of the host.
-            "jax_cuda_visible_devices": job.device.partition(":")[2] or "0",
             "jax_cpu_enable_async_dispatch": False,  # on the CPU a step has completed when its call returns
             "jax_enable_x64": job.key.precision == "fp64",
             "jax_default_matmul_precision": "tensorfloat32" if job.key.precision == "tf32" else "highest",
@@ -86,8 +84,11 @@ class Framework(BaseFramework):
 
     def _choose_device(self, job: Job) -> None:
         try:
-            self.device = jax.local_devices(backend="cuda" if self.cuda else "cpu")[0]
-        except RuntimeError as error:
+            devices = jax.local_devices(backend="cuda" if self.cuda else "cpu")
+            # An active exchange has made this rank's GPU the only one that JAX uses. Without an exchange JAX
+            # (0.11) cannot run on one of another index than 0 alone ("Device id 1 is out of range").
+            self.device = devices[0 if self.exchange.active else int(job.device.partition(":")[2] or 0)]
+        except (RuntimeError, IndexError) as error:
             raise UnsupportedJob(
                 f"device: expected a usable GPU for {job.device}, found none in this build: {error}"
             ) from error
