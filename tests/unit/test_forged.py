@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ from tests.fixtures.forged_baseline import BASELINE_VARIANTS, CITING, READING
 from tests.fixtures.forged_fingerprint import FINGERPRINT_VARIANTS
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
 from tests.fixtures.forged_images import VARIANTS
-from tests.fixtures.forged_ranks import TWO, TWO_GPU_NODES, TWO_GPUS, TWO_NODES
+from tests.fixtures.forged_ranks import TWO, TWO_GPU_NODES, TWO_GPUS, TWO_NODES, early_repeats
 from tests.fixtures.forged_storage import CONVERSION, IN_RECORDS, LOADED, TO_LMDB
 from tests.fixtures.forged_storage import VARIANTS as FORM_VARIANTS
 from tests.fixtures.forged_table import NAMED, TABLE
+from tests.fixtures.forging import rewrite
 from tests.fixtures.gaming import corpus
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
@@ -134,3 +136,13 @@ def test_essential_forgery_is_rejected(name: str, tmp_path: Path) -> None:
     verdict = check_result(forged.make(tmp_path), rules_of)
     assert not verdict.accepted
     assert NAMED[name] in {finding.rule for finding in verdict.rejections}
+
+
+@pytest.mark.parametrize(("released_in_ns", "found"), [(400_000, False), (600_000, True)])
+def test_release_of_the_ranks_may_take_half_a_millisecond(
+    released_in_ns: int, found: bool, tmp_path: Path
+) -> None:
+    """That of short windows, as here of 0.1 s, may then be over 0.1 % of them."""
+    log = write_good(tmp_path, replace(TWO_GPUS, step_ns=1_000_000))
+    verdict = check_result(rewrite(log, partial(early_repeats, ns=released_in_ns)), rules_of)
+    assert ("RANK-003" in {finding.rule for finding in verdict.findings}) == found
