@@ -16,6 +16,7 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
     """The list, and one page for each set, named by the digest of its file."""
     links = parts.Links()
     dates = {result.digest: parts.date_of(result) for result in collection.results}
+    newest_first = sorted(collection.sets, key=lambda one: _date(one, dates), reverse=True)
     rows = [
         tag(
             "tr",
@@ -24,7 +25,7 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
             tag("td", parts.badge(*_status(one))),
             tag("td", _efficiencies(one)),
         )
-        for one in collection.sets
+        for one in sorted(newest_first, key=_title)
     ]
     about = "A scaling set compares N devices with one; scaling efficiency is X(N) / (N · X(1))."
     body = [
