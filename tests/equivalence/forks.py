@@ -8,6 +8,7 @@ line of JSON each: ``module``, ``arguments``, and the files ``stdout`` and ``std
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -68,6 +69,7 @@ class Forks:
 def main(framework: str) -> None:
     """See the module; a fork returns from here into its own end, with the exit handlers of its libraries."""
     import_module(f"suite.frameworks.{framework}.pair")
+    gc.freeze()  # no fork searches for garbage among the objects of the imports
     answers = os.dup(1)
     for line in sys.stdin:
         request = json.loads(line)
