@@ -29,7 +29,7 @@ def framework(name: str, report: Progress) -> Path:
 
 
 def torchvision(root: Path, python: Path, report: Progress) -> Path:
-    """The folder with torchvision (8 MB), installed by ``python``'s pip if missing.
+    """The folder with torchvision (8 MB), installed for ``python`` if missing.
 
     Raises EnvironmentMissing with pip's last line.
     """
@@ -38,16 +38,9 @@ def torchvision(root: Path, python: Path, report: Progress) -> Path:
         return folder
     report("fetching torchvision for the peers: 8 MB")
     unfinished = folder.with_suffix(".partial")
-    command = [str(python), "-m", "pip", "install", "--no-deps", "--require-hashes", "--only-binary=:all:"]
-    command += [
-        "--disable-pip-version-check",
-        "--quiet",
-        "--upgrade",
-        "--target",
-        str(unfinished),
-        "-r",
-        str(LOCK),
-    ]
+    command = [*environments.pip_for(python), "install", "--no-deps", "--require-hashes"]
+    command += ["--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--upgrade"]
+    command += ["--target", str(unfinished), "-r", str(LOCK)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
