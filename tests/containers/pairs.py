@@ -28,6 +28,8 @@ from tests.containers.engine import ensure_engine, in_ci
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
 RULES = "practice"
+# One repeat, without the fingerprint, which another container computes: where a test is about neither.
+QUICK = ("repeats=1", "fingerprint=false")
 
 
 @cache
@@ -63,7 +65,7 @@ def _remove_layers_of_other_code() -> None:
             path.unlink()
 
 
-def command(folder: Path, *options: str, workload: str = "ncf", framework: str = "pytorch") -> list[str]:
+def command(folder: Path, *options: str, workload: str = "ncf", framework: str = "mxnet") -> list[str]:
     """The argv of a run in docker with its results in ``folder``; ``options`` may select another runtime."""
     named = {option.partition("=")[0] for option in options}
     defaults = ("runtime=docker", f"results_dir={folder}", f"data_root={DATA}")
@@ -78,7 +80,7 @@ def run(
     folder: Path,
     *options: str,
     workload: str = "ncf",
-    framework: str = "pytorch",
+    framework: str = "mxnet",
     root: Path = ROOT,
     path: str | None = None,
 ) -> subprocess.CompletedProcess[str]:

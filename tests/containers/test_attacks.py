@@ -14,14 +14,12 @@ import pytest
 from suite.checker import check_result
 from suite.containers.images import build
 from tests.containers.engine import ensure_engine
-from tests.containers.pairs import checkout, docker, published, result, run
+from tests.containers.pairs import QUICK, checkout, docker, published, result, run
 
 pytestmark = pytest.mark.docker
-PAIR = ("word2vec", "pytorch")  # these tests move its tag, so that no other file may use it
+PAIR = ("word2vec", "mxnet")  # these tests move its tag, so that no other file may use it
 REFUSED = 14  # by the rule pre-check
 run_pair = partial(run, workload=PAIR[0], framework=PAIR[1])
-# Enough where the checker rejects the image; a given number declares differences, so that nothing is refused.
-ONE = "repeats=1"
 
 
 @pytest.fixture
@@ -67,7 +65,7 @@ def test_run_of_another_image_than_the_pinned_one_is_rejected(tmp_path: Path, ta
     pinned = published(*PAIR)
     other = derived(tmp_path, tag, "ENV SOMETHING=else")
     results = tmp_path / "results"
-    done = run_pair(results, ONE, path=substitute(tmp_path, pinned.id, other))
+    done = run_pair(results, *QUICK, path=substitute(tmp_path, pinned.id, other))
     assert done.returncode == 1, done.stdout + done.stderr
     assert rejections(results) == {"IMG-004"}
 
@@ -76,9 +74,9 @@ def test_pair_is_rebuilt_if_its_tag_names_another_image(tmp_path: Path, tag: str
     """An image with the tag but other contents is ignored, and the pair is built again."""
     base = ensure_engine().image(published(*PAIR).id)
     assert base is not None
-    docker("tag", published("gnmt", "pytorch").id, tag)
+    docker("tag", published("gnmt", "mxnet").id, tag)
     results = tmp_path / "results"
-    done = run_pair(results)
+    done = run_pair(results, *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "building" in done.stderr
     assert check_result(result(results)).accepted
@@ -98,7 +96,7 @@ def test_image_with_false_label_is_rejected(tmp_path: Path, tag: str) -> None:
     pinned = published(*PAIR)
     mislabelled = derived(tmp_path, tag, f'LABEL suite.requirements_digest="{"0" * 64}"')
     results = tmp_path / "results"
-    done = run_pair(results, ONE, path=substitute(tmp_path, pinned.id, mislabelled))
+    done = run_pair(results, *QUICK, path=substitute(tmp_path, pinned.id, mislabelled))
     assert done.returncode == 1, done.stdout + done.stderr
     assert "IMG-007" in rejections(results)
 
@@ -118,11 +116,11 @@ def test_run_with_edited_image_lock_is_rejected_by_the_checkers_lock(tmp_path: P
     """A lock edited by the submitter accepts the run; the checker's lock rejects it."""
     published(*PAIR)
     tree = checkout(tmp_path / "tree")
-    entry = tree / "rules/practice/images/pytorch-stand-in.json"
+    entry = tree / "rules/practice/images/mxnet-stand-in.json"
     content = json.loads(entry.read_text())
     entry.write_text(json.dumps({**content, "note": "nothing to see here"}))
     results = tmp_path / "results"
-    done = run_pair(results, ONE, root=tree)
+    done = run_pair(results, *QUICK, root=tree)
     assert done.returncode == 0, done.stdout + done.stderr
     assert rejections(results) == {"ID-002"}
 
@@ -130,7 +128,7 @@ def test_run_with_edited_image_lock_is_rejected_by_the_checkers_lock(tmp_path: P
 def test_run_with_unverified_image_lock_is_refused(tmp_path: Path) -> None:
     published(*PAIR)
     tree = checkout(tmp_path / "tree")
-    entry = tree / "rules/practice/images/pytorch-stand-in.json"
+    entry = tree / "rules/practice/images/mxnet-stand-in.json"
     content = json.loads(entry.read_text())
     content |= {"status": "unverified", "resolved_at": None, "resolver": None}
     entry.write_text(json.dumps(content))
@@ -151,9 +149,8 @@ def test_closed_run_of_unpinned_image_is_refused(
     tmp_path: Path, options: tuple[str, ...], code: int, message: str
 ) -> None:
     ensure_engine()
-    done = run(
-        tmp_path, "division=closed", "scale=reference", "data=synthetic", "purpose=submission", *options
-    )
+    closed = ("division=closed", "scale=reference", "data=synthetic", "purpose=submission")
+    done = run(tmp_path, *closed, *options, framework="pytorch")
     assert done.returncode == code, done.stdout + done.stderr
     assert message in done.stderr
     assert not list(tmp_path.glob("*"))

@@ -12,7 +12,7 @@ from suite.checker import check_result
 from suite.containers.images import build
 from suite.containers.images.lock import base_for
 from tests.containers import image_registry, stand_in
-from tests.containers.pairs import ROOT, docker, events, published, result, run
+from tests.containers.pairs import QUICK, ROOT, docker, events, published, result, run
 
 pytestmark = pytest.mark.docker
 PAIR = ROOT / "tests/fixtures/pairs/good.py"
@@ -27,7 +27,7 @@ def declared_rules(results: Path) -> set[str]:
 
 def test_custom_pair_runs_in_published_image_and_its_patch_is_checked(tmp_path: Path) -> None:
     published("ncf", "pytorch")
-    done = run(tmp_path, f"pair={PAIR}", "repeats=1")
+    done = run(tmp_path, f"pair={PAIR}", *QUICK, framework="pytorch")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "DIV-007" in declared_rules(tmp_path)
     found = result(tmp_path)
@@ -46,7 +46,7 @@ def test_custom_pair_runs_in_published_image_and_its_patch_is_checked(tmp_path: 
 def test_custom_image_runs_with_mounted_code_and_is_declared(tmp_path: Path) -> None:
     reference = custom_image(tmp_path)
     results = tmp_path / "results"
-    done = run(results, f"image={reference}", "repeats=1", framework="mxnet")
+    done = run(results, f"image={reference}", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     (header,) = events(result(results), "header")
     assert (header["image"]["form"], header["image"]["lock"]) == ("base", None)
@@ -73,8 +73,8 @@ def custom_image(folder: Path) -> str:
 
 
 def test_run_in_image_without_framework_aborts_with_the_import_error(tmp_path: Path) -> None:
-    published("ncf", "pytorch")
-    base = base_for("practice", "pytorch")
+    published("ncf", "mxnet")
+    base = base_for("practice", "mxnet")
     done = run(tmp_path, f"image={base.repository}@{base.digest}")
     assert done.returncode == 13, done.stdout + done.stderr
     (abort,) = events(result(tmp_path), "abort")

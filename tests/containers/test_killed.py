@@ -18,7 +18,7 @@ pytestmark = pytest.mark.docker
 @pytest.fixture
 def running(tmp_path: Path) -> Running:
     """A run whose first worker has started."""
-    published("gnmt", "pytorch")
+    published("gnmt", "mxnet")
     started = Running(tmp_path, "cache_dir=" + str(tmp_path.with_name(tmp_path.name + "-cache")))
     started.wait_for("env", 2)
     return started
@@ -68,7 +68,7 @@ def test_killed_harness_leaves_log_without_end_and_no_container(running: Running
 
 def test_run_reports_that_the_engine_did_not_start_the_worker(tmp_path: Path) -> None:
     """Docker refuses a container with a core that does not exist, and the run prints its message."""
-    published("ncf", "pytorch")
+    published("ncf", "mxnet")
     done = run(tmp_path, "runtime.cpuset=[4000]")
     assert done.returncode == 13, done.stdout + done.stderr
     assert "the engine did not start the worker" in done.stderr

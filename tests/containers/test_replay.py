@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from suite.checker import check_result
-from tests.containers.pairs import DATA, ROOT, containers, published, result, run
+from tests.containers.pairs import DATA, QUICK, ROOT, containers, published, result, run
 from tests.fixtures.forging import Events, rewrite
 
 pytestmark = pytest.mark.docker
@@ -33,7 +33,7 @@ def replay(
 
 
 def test_replay_reproduces_submission_and_detects_exchanged_image(tmp_path: Path) -> None:
-    pinned = str(published("ncf", "pytorch").config_digest)
+    pinned = str(published("ncf", "mxnet").config_digest)
     done = run(tmp_path / "results")
     assert done.returncode == 0, done.stdout + done.stderr
     submitted = result(tmp_path / "results")
@@ -60,8 +60,8 @@ def test_replay_reproduces_submission_and_detects_exchanged_image(tmp_path: Path
 @pytest.mark.quiet
 def test_perturbed_replay_runs_in_container(tmp_path: Path) -> None:
     """On a busy machine, repeats may differ by chance, so that up to three replays are tried."""
-    published("ncf", "pytorch")
-    done = run(tmp_path / "results", "data=synthetic", "batch=4096", "repeats=1")
+    published("ncf", "mxnet")
+    done = run(tmp_path / "results", "data=synthetic", "batch=4096", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     differing = []
     for number in range(3):

@@ -23,6 +23,7 @@ from tests.unit.test_plan import settings
 pytestmark = pytest.mark.docker
 # One workload that reads tables, one that reads text, and one that decodes images.
 PAIRS = [(w, f) for w in ("ncf", "gnmt") for f in workloads.frameworks(w)] + [("resnet50", "pytorch")]
+FINGERPRINTS = (("gnmt", "pytorch"), ("resnet50", "pytorch"))
 # Two processes of one program differ by up to 8 %: more than a container costs. The bound finds what a wrong
 # setting costs, such as a limit on processor time.
 MAX_RATIO, MIN_ROUNDS, MAX_ROUNDS = 1.25, 3, 8
@@ -32,13 +33,13 @@ MAX_RATIO, MIN_ROUNDS, MAX_ROUNDS = 1.25, 3, 8
 def test_run_in_container_is_attested_and_accepted(workload: str, framework: str, tmp_path: Path) -> None:
     """Two ranks of ``ncf`` exchange gradients in a container without a network; the others are one rank.
 
-    ``ncf`` in PyTorch has the five repeats of the rules, each in a container of its own; the others have one.
+    Each run has one repeat; test_bundle.py has the five of the rules, each in a container of its own. Another
+    container takes the fingerprint of some; tests/end_to_end has one of ``ncf`` in each framework.
     """
     image = published(workload, framework)
-    repeats = 5 if (workload, framework) == ("ncf", "pytorch") else 1
-    counts = () if repeats == 5 else (f"repeats={repeats}",)  # a given number declares differences
     ranks = 2 if workload == "ncf" and traits_of(framework).strategies else 1
-    done = run(tmp_path, f"devices={ranks}", *counts, workload=workload, framework=framework)
+    options = (f"devices={ranks}", "repeats=1", f"fingerprint={(workload, framework) in FINGERPRINTS}")
+    done = run(tmp_path, *options, workload=workload, framework=framework)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "accepted" in done.stdout
     found = result(tmp_path)
@@ -49,15 +50,13 @@ def test_run_in_container_is_attested_and_accepted(workload: str, framework: str
     assert header["runtime"] == "docker"
     assert header["image"]["config_digest"] == image.config_digest
     facts = events(found, "env")
-    assert len([event for event in facts if event["side"] == "inside"]) == repeats * ranks
-    outside = [event["facts"]["container"] for event in facts if event["side"] == "outside"]
-    assert len(outside) == repeats
-    for container in outside:
-        assert container["worth"] == "engine"
-        assert tuple(container["image"]["diff_ids"]) == image.diff_ids
-        assert container["confinement"]["network"] == "none"
-        assert container["confinement"]["read_only"] is True
-        assert container["confinement"]["root"] is False
+    assert len([event for event in facts if event["side"] == "inside"]) == ranks
+    (container,) = [event["facts"]["container"] for event in facts if event["side"] == "outside"]
+    assert container["worth"] == "engine"
+    assert tuple(container["image"]["diff_ids"]) == image.diff_ids
+    assert container["confinement"]["network"] == "none"
+    assert container["confinement"]["read_only"] is True
+    assert container["confinement"]["root"] is False
     for event in facts:
         if event["side"] == "inside":
             assert event["facts"]["image_label"]["workload"] == workload

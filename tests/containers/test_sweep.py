@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.containers.pairs import DATA, ROOT, published
+from tests.containers.pairs import DATA, QUICK, ROOT, published
 
 pytestmark = pytest.mark.docker
 
 
 def test_cells_of_processors_and_memory_are_ok_or_out_of_memory(tmp_path: Path) -> None:
-    published("ncf", "pytorch")
+    published("ncf", "mxnet")
     argv = [
-        *(sys.executable, "-m", "suite", "sweep", "--workload", "ncf", "--framework", "pytorch"),
+        *(sys.executable, "-m", "suite", "sweep", "--workload", "ncf", "--framework", "mxnet"),
         *("--grid", "runtime.memory=100m,2g runtime.cpus=1,2", "--results-dir", str(tmp_path)),
-        *("--format", "json", "--seed", "1", "runtime=docker", "repeats=1", f"data_root={DATA}"),
+        *("--format", "json", "--seed", "1", "runtime=docker", *QUICK, f"data_root={DATA}"),
     ]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
