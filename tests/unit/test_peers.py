@@ -24,6 +24,7 @@ from suite.workloads.word2vec.text import read_words, vocabulary
 from tests.equivalence.case import UNOPTIMISED
 
 ROOT = Path(__file__).resolve().parents[2]
+QUICK = {"XLA_FLAGS": UNOPTIMISED}  # JAX compiles for longer than these programs compute
 
 
 @pytest.mark.parametrize(
@@ -205,9 +206,10 @@ def test_plain_script_has_specified_number_of_parameters(framework: str) -> None
     names = ("ncf", "lstm_ptb", *(("faster_rcnn", "gnmt", "word2vec") if framework == "jax" else ()))
     shared = f"--framework {framework} --scale mini --steps 3 --threads 1"
     lines = [f"peers.arm theirs --workload {workload} {shared}" for workload in names]
-    quick = os.environ | {"XLA_FLAGS": UNOPTIMISED}  # JAX compiles for longer than three steps take
     command = [str(environment(framework)), "-c", COMMANDS, *lines]
-    done = subprocess.run(command, cwd=ROOT, env=quick, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | QUICK, capture_output=True, text=True, check=True
+    )
     reports = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"side"')]
     for workload, line, found in zip(names, lines, reports, strict=True):
         # PyTorch's and Gluon's LSTMs train a second bias in each of the two layers.
@@ -270,7 +272,8 @@ def printed(framework: str, code: str, *folders: Path) -> str:
     done = subprocess.run(
         [environment(framework), "-c", code],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env=os.environ
+        | {**QUICK, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,
         check=True,
