@@ -110,7 +110,7 @@ def test_run_is_refused_if_the_disk_is_full(small_disk: Path) -> None:
 
 
 def test_run_that_fills_the_disk_leaves_partial_result(small_disk: Path) -> None:
-    running = Running(small_disk, "data=synthetic")
+    running = Running(small_disk, "data=synthetic", "fingerprint=false")
     running.wait_for("repeat_start", 2)
     fill(small_disk)
     code, errors = running.finish()

@@ -13,7 +13,7 @@ import pytest
 from suite.checker import check_result
 from tests.end_to_end.command import Running, all_ended, run
 
-SYNTHETIC = "data=synthetic"
+QUICK = ("data=synthetic", "fingerprint=false")
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
@@ -27,7 +27,7 @@ def only_result(results: Path, pattern: str) -> Path:
 
 
 def test_interrupt_ends_run_and_reports_repeat(tmp_path: Path) -> None:
-    running = Running(tmp_path, SYNTHETIC)
+    running = Running(tmp_path, *QUICK)
     running.wait_for("repeat_start", 2)
     workers = running.workers()
     code, errors = running.finish(signal.SIGINT)
@@ -46,7 +46,7 @@ def test_interrupt_ends_run_and_reports_repeat(tmp_path: Path) -> None:
 
 
 def test_second_interrupt_does_not_truncate_log(tmp_path: Path) -> None:
-    running = Running(tmp_path, SYNTHETIC)
+    running = Running(tmp_path, *QUICK)
     running.wait_for("env", 2)
     os.kill(running.process.pid, signal.SIGHUP)
     os.kill(running.process.pid, signal.SIGTERM)
@@ -56,7 +56,7 @@ def test_second_interrupt_does_not_truncate_log(tmp_path: Path) -> None:
 
 
 def test_interrupt_before_repeat_0_leaves_log_in_order(tmp_path: Path) -> None:
-    running = Running(tmp_path, SYNTHETIC)
+    running = Running(tmp_path, *QUICK)
     running.wait_for("header")
     code, _ = running.finish(signal.SIGINT)
     assert code == 130
@@ -65,7 +65,7 @@ def test_interrupt_before_repeat_0_leaves_log_in_order(tmp_path: Path) -> None:
 
 
 def test_interrupt_ends_a_sweep(tmp_path: Path) -> None:
-    running = Running(tmp_path, SYNTHETIC, "phase=train,infer", "-m")
+    running = Running(tmp_path, *QUICK, "phase=train,infer", "-m")
     running.wait_for("env", 2)
     code, _ = running.finish(signal.SIGINT)
     assert code == 130
@@ -73,7 +73,7 @@ def test_interrupt_ends_a_sweep(tmp_path: Path) -> None:
 
 
 def test_killed_worker_is_reported_with_its_signal(tmp_path: Path) -> None:
-    running = Running(tmp_path, SYNTHETIC)
+    running = Running(tmp_path, *QUICK)
     running.wait_for("env", 4)
     for pid in running.workers():
         os.kill(pid, signal.SIGKILL)
@@ -84,7 +84,7 @@ def test_killed_worker_is_reported_with_its_signal(tmp_path: Path) -> None:
 
 
 def test_killed_harness_leaves_partial_result_that_checker_rejects(tmp_path: Path) -> None:
-    running = Running(tmp_path, SYNTHETIC)
+    running = Running(tmp_path, *QUICK)
     running.wait_for("env", 4)
     workers = running.workers()
     code, _ = running.finish(signal.SIGKILL)
@@ -99,7 +99,7 @@ def test_killed_harness_leaves_partial_result_that_checker_rejects(tmp_path: Pat
 
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet", "jax"])
 def test_run_out_of_memory_is_accepted_without_score(framework: str, tmp_path: Path) -> None:
-    done = run(tmp_path, SYNTHETIC, "batch=4000000000000", framework=framework)
+    done = run(tmp_path, *QUICK, "batch=4000000000000", framework=framework)
     assert done.returncode == 21, done.stderr
     folder = only_result(tmp_path, "*")
     assert not folder.name.endswith(".partial")
@@ -112,7 +112,7 @@ def test_run_out_of_memory_is_accepted_without_score(framework: str, tmp_path: P
 def test_run_without_framework_aborts_with_the_import_error(tmp_path: Path) -> None:
     import sys
 
-    done = run(tmp_path, SYNTHETIC, f"framework.python={sys.executable}")
+    done = run(tmp_path, *QUICK, f"framework.python={sys.executable}")
     assert done.returncode == 13
     assert "No module named 'torch'" in done.stderr
     assert events(only_result(tmp_path, "*.partial"))[-2]["data"]["code"] == "environment"

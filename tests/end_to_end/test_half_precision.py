@@ -25,6 +25,7 @@ PAIR = Path(__file__).parents[1] / "fixtures" / "pairs" / "half.py"
 def test_log_has_loss_scale_and_skipped_steps(scale: int, rules: set[str], tmp_path: Path) -> None:
     chosen = settings(
         *("data=synthetic", f"pair={PAIR}", "framework.threads=1", "runtime=native", "repeats=1"),
+        "fingerprint=false",
         *(f"workload.hyper.loss_scale={scale}", f"framework.python={interpreter('pytorch')}"),
         *(f"results_dir={tmp_path}/results", f"cache_dir={tmp_path}/cache"),
     )

@@ -166,7 +166,7 @@ def _replaced(text: str, parts: dict[str, str]) -> str:
 )
 def test_ranks_of_two_nodes_exchange_gradients(framework: str, backend: str, nodes: Nodes) -> None:
     for number in range(2):
-        nodes.start(number, *TRAINING, "telemetry=false", framework=framework)
+        nodes.start(number, *TRAINING, "telemetry=false", "fingerprint=false", framework=framework)
     nodes.wait_for("repeat_end", 1)
     nodes.programs[0].send_signal(signal.SIGINT)
     assert nodes.codes(BOUND_S) == [130, 0], nodes.output

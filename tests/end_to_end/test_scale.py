@@ -20,7 +20,7 @@ def argv(results: Path, *options: str) -> list[str]:
         *(sys.executable, "-m", "suite", "scale", "--workload", "ncf", "--framework", "pytorch"),
         *("--devices", "1,2", "--results-dir", str(results), *options),
         *(f"framework.python={interpreter('pytorch')}", f"data_root={DATA}", "data=synthetic"),
-        *("fingerprint=false", "telemetry=false"),
+        *("fingerprint=false", "telemetry=false", "repeats=3"),
     ]
 
 

@@ -208,7 +208,9 @@ def test_interrupt_cancels_pending_job(slurm: Slurm, tmp_path: Path) -> None:
 # ---- runs ------------------------------------------------------------------------------------------------
 @pytest.mark.slow
 def test_run_by_slurm_is_accepted(slurm: Slurm, tmp_path: Path) -> None:
-    code, out, errors = Submitted(tmp_path, "repeats=1", "launcher.partition=debug", workload="ncf").done()
+    code, out, errors = Submitted(
+        tmp_path, "repeats=1", "fingerprint=false", "launcher.partition=debug", workload="ncf"
+    ).done()
     assert code == 0, errors
     assert re.search(r"^job \d+: submitted", errors, re.MULTILINE)
     *_, result = out.splitlines()
@@ -244,7 +246,8 @@ def test_cancelled_run_logs_its_abort(slurm: Slurm, tmp_path: Path, cancelled_by
 
 @pytest.mark.slow
 def test_run_that_reaches_time_limit_logs_its_abort(slurm: Slurm, tmp_path: Path) -> None:
-    running = Submitted(tmp_path, SYNTHETIC)
+    pair = Path(__file__).parents[1] / "fixtures" / "pairs" / "waiting.py"
+    running = Submitted(tmp_path, SYNTHETIC, f"pair={pair}", workload="ncf")
     running.wait_for("repeat_start")
     slurm.run("scontrol", "update", f"JobId={running.number(slurm)}", "TimeLimit=1")
     code, _, errors = running.done()

@@ -42,7 +42,12 @@ def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
 @pytest.mark.slow
 def test_run_on_two_nodes_is_accepted(slurm: Slurm, tmp_path: Path) -> None:
     code, out, errors = Submitted(
-        tmp_path, *TWO_NODES, "repeats=1", 'launcher.exclude=["n0:fans fail"]', workload="ncf"
+        tmp_path,
+        *TWO_NODES,
+        "repeats=1",
+        "fingerprint=false",
+        'launcher.exclude=["n0:fans fail"]',
+        workload="ncf",
     ).done()
     assert code == 0, out + errors
     folder = Path(out.splitlines()[-1].removeprefix("result: "))

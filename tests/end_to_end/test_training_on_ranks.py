@@ -13,7 +13,7 @@ import pytest
 
 from tests.end_to_end.command import Running, all_ended, run, workers_of
 
-OPTIONS = ("devices=2", "runtime=native", "telemetry=false")
+OPTIONS = ("devices=2", "runtime=native", "telemetry=false", "fingerprint=false")
 FEW = "repeats=1"  # ranks do in each repeat what they do in the first
 
 
@@ -61,7 +61,7 @@ def assert_ranks_exchanged(log: Path, framework: str) -> None:
 
 def test_slow_rank_is_named(tmp_path: Path) -> None:
     pair = Path(__file__).parents[1] / "fixtures" / "pairs" / "slow_rank.py"
-    options = ("repeats=3", f"pair={pair}", "fingerprint=false")
+    options = ("repeats=3", f"pair={pair}")
     done = run(tmp_path, *OPTIONS, *options, framework="pytorch", workload="ncf")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "RANK-020" in done.stdout
