@@ -92,13 +92,14 @@ def saved(image: str) -> Iterator[tuple[str, bytes]]:
 
 
 def described(image: str) -> dict[str, Any]:
-    """The configuration, layers and history of the image, without its names."""
+    """The configuration, layers and history of the image, without its names and those of its copies."""
     found: dict[str, Any]
     (found,) = json.loads(docker_output("image", "inspect", image))
     lines = docker_output("history", "--no-trunc", "--format", "{{json .}}", image).splitlines()
     found["History"] = {str(number): json.loads(line) for number, line in enumerate(lines)}
-    for one, name in ((found, "Id"), (found, "RepoTags"), (found["History"]["0"], "ID")):
-        del one[name]
+    for name in ("Id", "RepoTags", "RepoDigests"):
+        found.pop(name, None)
+    del found["History"]["0"]["ID"]
     return found
 
 
