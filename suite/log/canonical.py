@@ -23,6 +23,7 @@ MAX_DEPTH = 16
 MAX_STRING = 4096  # bytes of UTF-8
 
 _CONTAINERS = frozenset((dict, list))
+_TYPES = _CONTAINERS | {str, int, bool, type(None)}
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 
 
@@ -41,8 +42,12 @@ def encode(value: Any) -> bytes:
     ``value`` may contain dictionaries with ASCII keys, lists, tuples, strings, integers, booleans and None.
     Raises :class:`NotCanonicalError` for any other type and for values beyond the size limits.
     """
-    examine(value)
-    line = orjson.dumps(value, option=_OPTIONS) + b"\n"
+    try:
+        line = orjson.dumps(value, option=_OPTIONS) + b"\n"
+    except TypeError:
+        examine(value)  # names the location
+        raise
+    examine(value, line)
     if len(line) > MAX_LINE:
         raise NotCanonicalError(f"expected a line of at most {MAX_LINE} bytes, found {len(line)}")
     return line
@@ -56,9 +61,17 @@ def reencode(value: Any) -> bytes:
     return orjson.dumps(value, option=_OPTIONS)
 
 
-def examine(value: Any) -> None:
-    """Raise :class:`NotCanonicalError` unless a log can contain ``value``."""
-    if not _surely_allowed(value):
+def examine(value: Any, encoded: bytes | None = None) -> None:
+    """Raise :class:`NotCanonicalError` unless a log can contain ``value``.
+
+    ``encoded`` are its canonical bytes. They show of most values at once that all strings are allowed.
+    """
+    if (
+        encoded is None
+        or len(encoded) > MAX_STRING
+        or not plain_text(encoded)
+        or not surely_plain([[value]], 0)
+    ):
         _examine(value, "", 1)
 
 
@@ -67,11 +80,12 @@ def plain_text(data: bytes) -> bool:
     return data.isascii() and b"\\" not in data and b"\x7f" not in data
 
 
-def surely_plain(values: Iterable[Mapping[str, Any]], depth: int = 1) -> bool:
-    """Whether objects from canonical lines of :func:`plain_text` contain only what a log can contain.
+def surely_plain(values: Iterable[Mapping[str, Any] | list[Any]], depth: int = 1) -> bool:
+    """Whether ``values``, whose encoding is :func:`plain_text`, contain only what a log can contain.
 
-    The function looks for floats and for nesting beyond MAX_DEPTH; the caller has checked the length of the
-    strings. ``depth`` is the depth of ``values`` in their line. False means that :func:`examine` must decide.
+    The function looks for types that a log cannot contain, such as floats, and for nesting beyond MAX_DEPTH;
+    the caller has checked the length of the strings. ``depth`` is the depth of ``values`` in their line.
+    False means that :func:`examine` must decide.
     """
     level: list[Any] = list(values)
     for _ in range(depth, MAX_DEPTH + 1):
@@ -79,42 +93,11 @@ def surely_plain(values: Iterable[Mapping[str, Any]], depth: int = 1) -> bool:
         for container in level:
             inner.extend(container.values() if type(container) is dict else container)
         kinds = set(map(type, inner))
-        if float in kinds:
+        if not kinds <= _TYPES:
             return False
         if kinds.isdisjoint(_CONTAINERS):
             return True
         level = [value for value in inner if type(value) in _CONTAINERS]
-    return False
-
-
-def _surely_allowed(root: Any) -> bool:
-    """Whether ``root`` is allowed, found without the locations that an error message needs.
-
-    False means that :func:`_examine` must decide.
-    """
-    level = [root]
-    for _ in range(MAX_DEPTH):
-        inner: list[Any] = []
-        for value in level:
-            kind = type(value)
-            if kind is str:
-                if len(value) > MAX_STRING // 4 or not (value.isascii() and value.isprintable()):
-                    return False
-            elif kind is int:
-                if not -MAX_INTEGER <= value <= MAX_INTEGER:
-                    return False
-            elif kind is dict:
-                inner.extend(value)
-                inner.extend(value.values())
-                if not all(type(name) is str for name in value):
-                    return False
-            elif kind is list:
-                inner.extend(value)
-            elif value is not None and kind is not bool:
-                return False
-        if not inner:
-            return True
-        level = inner
     return False
 
 

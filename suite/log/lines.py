@@ -75,7 +75,7 @@ def parse_line(line: bytes, location: str) -> dict[str, Any]:
     if not canonical:
         raise _diagnosis(line, location)
     try:
-        examine(event)
+        examine(event, line)
     except NotCanonicalError as error:
         raise _not_allowed(str(error), location) from None
     if not isinstance(event, dict):
