@@ -142,7 +142,7 @@ def _decodes_on_gpu(job: Job) -> bool:
 def open_reader(job: Job, images: Images) -> Reader:
     """The reader of ``job``, with its threads; it reads nothing ahead where requests come one at a time."""
     ahead = 0 if one_at_a_time(job) else AHEAD
-    gpu = {"gpu": int(job.device.partition(":")[2] or 0)} if _decodes_on_gpu(job) else {}
+    gpu = {"gpu": job.device_index} if _decodes_on_gpu(job) else {}
     return cast("Reader", reader_module(job).Reader(images, job.key.batch, max(1, job.threads), ahead, **gpu))
 
 

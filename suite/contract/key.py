@@ -157,6 +157,11 @@ class Job:
         return self.world_size > 1 and self.key.exchanges
 
     @property
+    def device_index(self) -> int:
+        """The index of the rank's GPU among the visible ones; 0 on a CPU."""
+        return int(self.device.partition(":")[2] or 0)
+
+    @property
     def replicas(self) -> int:
         """Models that are computed side by side: 1 if the ranks exchange gradients."""
         return 1 if self.exchanges else self.world_size

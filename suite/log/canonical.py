@@ -64,7 +64,7 @@ def reencode(value: Any) -> bytes:
 def examine(value: Any, encoded: bytes | None = None) -> None:
     """Raise :class:`NotCanonicalError` unless a log can contain ``value``.
 
-    ``encoded`` are its canonical bytes. They show of most values at once that all strings are allowed.
+    ``encoded`` are its canonical bytes: if they are short plain text, no string needs to be looked at.
     """
     if (
         encoded is None

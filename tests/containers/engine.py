@@ -75,7 +75,8 @@ def install() -> str | None:
 def stop() -> bool:
     """End the engine that :func:`ensure_engine` started and remove its images; False if it started none.
 
-    Nobody waits for the removal of some 10 GB. Under its new name no later engine uses the folder.
+    A process in the background removes the folder, which takes half a minute. The folder gets another name
+    first, so that an engine started meanwhile does not use it.
     """
     stopped = daemon.stop("dockerd", STATE)
     if stopped:

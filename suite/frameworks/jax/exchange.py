@@ -59,7 +59,7 @@ class Exchange:
             coordinator_address=_coordinator(job),
             num_processes=job.world_size,
             process_id=job.rank,
-            local_device_ids=[int(job.device.partition(":")[2] or 0)],
+            local_device_ids=[job.device_index],
             initialization_timeout=_SETUP_S,
         )
         self.mesh = Mesh(np.array(jax.devices()), ("ranks",))

@@ -87,7 +87,7 @@ class Framework(BaseFramework):
             devices = jax.local_devices(backend="cuda" if self.cuda else "cpu")
             # An active exchange has made this rank's GPU the only one that JAX uses. Without an exchange JAX
             # (0.11) cannot run on one of another index than 0 alone ("Device id 1 is out of range").
-            self.device = devices[0 if self.exchange.active else int(job.device.partition(":")[2] or 0)]
+            self.device = devices[0 if self.exchange.active else job.device_index]
         except (RuntimeError, IndexError) as error:
             raise UnsupportedJob(
                 f"device: expected a usable GPU for {job.device}, found none in this build: {error}"

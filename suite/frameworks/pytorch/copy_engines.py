@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import _symmetric_memory as symmetric
 
-from suite.frameworks.pytorch.optimisers import Adam, Momentum, norms, with_layout_of
+from suite.frameworks.pytorch.optimisers import Adam, Momentum, clipping_scale, norms, with_layout_of
 
 ALONE = 8 << 20  # bytes: a larger gradient is read where it lies, smaller ones are first copied together
 CHUNK = 32 << 20  # bytes of a part that are copied, added up and copied back as one
@@ -319,7 +319,7 @@ class CopyEngines:
         squares = torch.linalg.vector_norm(torch.stack(norms(own))).square()
         dist.all_reduce(squares)
         norm = squares.sqrt()
-        self._scale = limit / norm.clamp(min=limit) if limit < float("inf") else None
+        self._scale = clipping_scale(norm, limit) if limit < float("inf") else None
         for vector, update in self._updates:
             sums.update(vector, update)
         return norm

@@ -142,7 +142,7 @@ class Exchange:
         """With copy engines, let each rank update a part of the weights and send it to the others.
 
         :class:`Momentum` does so during ``backward()``; with a ``limit`` of the norm of all gradients
-        :class:`Adam` does so behind it. Other optimisers update all weights on each rank.
+        :class:`Adam` does so after it. Other optimisers update all weights on each rank.
         """
         if self._engines is not None and isinstance(optimiser, Momentum if limit is None else Adam):
             self._engines.optimiser, self._engines.limit = optimiser, limit

@@ -229,5 +229,9 @@ def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list
     Equal to ``tf.clip_by_global_norm``; ``torch.nn.utils.clip_grad_norm_`` adds 1e-6 to the norm.
     """
     norm = torch.linalg.vector_norm(torch.stack(norms(gradients)))
-    scale = limit / norm.clamp(min=limit)
-    return list(torch._foreach_mul(list(gradients), scale)), norm
+    return list(torch._foreach_mul(list(gradients), clipping_scale(norm, limit))), norm
+
+
+def clipping_scale(norm: Tensor, limit: float) -> Tensor:
+    """The factor that clips gradients of this global ``norm`` to ``limit``, a finite number."""
+    return limit / norm.clamp(min=limit)
