@@ -1,8 +1,9 @@
 """TensorFlow's path for GPUs against its path for CPUs, both on the CPU, in TensorFlow's interpreter.
 
 ``python -m tests.equivalence.tensorflow_gpu FILE`` writes outputs, gradients, losses and inference of both in
-fp64, and the number of instructions of XLA's program of an LSTM for two lengths. On the path for GPUs XLA
-compiles the steps, an LSTM is a loop, integers are int64 between steps, and outputs are collected together.
+fp64, the number of instructions of XLA's program of an LSTM for two lengths, and whether a step with dropout
+has equal constants for two seeds. On the path for GPUs XLA compiles the steps, an LSTM is a loop, integers
+are int64 between steps, and outputs are collected together.
 """
 
 from __future__ import annotations
@@ -62,6 +63,17 @@ def instructions(steps: int) -> int:
     return int(differentiated.experimental_get_compiler_ir(*arguments)(stage="hlo").count(" = "))
 
 
+def constants(seed: int) -> list[bytes]:
+    """All constants of the traced step of ``gnmt``, which has dropout, sorted."""
+    case = load("gnmt")
+    pair = build(case, replace(case.job("tensorflow", "fp32"), seed=seed))
+    step = tf.function(pair.update, autograph=False)
+    graph = step.get_concrete_function(pair.framework.feed(pair.data, 0)).graph.as_graph_def()
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    values = (node.attr["value"].tensor for node in nodes if node.op == "Const")
+    return sorted(value.SerializeToString(deterministic=True) for value in values)
+
+
 @contextmanager
 def on_a_gpu() -> Iterator[None]:
     """Pairs that are made in this block take the path for GPUs."""
@@ -92,6 +104,7 @@ def main(file: str) -> None:
         for name in CASES:
             found |= {f"gpu/{key}": array for key, array in compute(name).items()}
         found["looped instructions"] = np.array([instructions(length) for length in LENGTHS])
+        found["equal constants"] = np.array(constants(1) == constants(2))
     np.savez(file, **found)
 
 

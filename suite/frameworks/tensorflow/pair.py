@@ -51,6 +51,8 @@ class BasePair(base.BasePair):
         }
         self.trained = {name: master for name, master in self.masters.items() if name not in self.frozen}
         self._initial_state = [variable.numpy() for variable in self.state]
+        # A variable: as a constant it would be part of the program, and each repeat has another seed.
+        self._seed = tf.Variable(framework.seed % 2**40, dtype=tf.int64, trainable=False)
         self._updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._results = framework.results()
         self._differentiate = framework.part(self.differentiate)
@@ -125,7 +127,7 @@ class BasePair(base.BasePair):
     def differentiate(self, batch: Batch) -> tuple[Tensor, list[Tensor], Any]:
         """The loss of ``batch``, the rank's gradients of the scaled loss, and the input of ``carry``."""
         if self.dropout is not None:
-            self.dropout.seed = tf.stack((tf.constant(self.framework.seed % 2**40, tf.int64), self._updates))
+            self.dropout.seed = tf.stack((self._seed, self._updates))
         with tf.GradientTape() as tape:
             loss = self.loss(batch)
             loss, carried = loss if isinstance(loss, tuple) else (loss, None)
