@@ -72,7 +72,8 @@ def test_measured_set_is_accepted(name: str, sandbox: Sandbox, tmp_path: Path) -
     _, _, documented = (ROOT / "docs/scaling.md").read_text().partition(heading)
     for one in found.figures:
         assert one.synchronisation is not None
-        begin = f"| `{found.set.workload}`, {found.set.batch} | {one.devices} |"
+        name = f"`{found.set.workload}`" + (" in JAX" if found.set.framework == "jax" else "")
+        begin = f"| {name}, {found.set.batch} | {one.devices} |"
         rows = [line for line in documented.split("\n") if line.startswith(begin)]
         values = one.efficiency.value, one.contention.value, one.synchronisation.value
         texts = [scaling_table.percent(value) for value in values]
