@@ -289,7 +289,7 @@ def test_text_is_escaped_in_elements_and_attributes() -> None:
     ("name", "drawn"),
     [
         ("results.svg", "results/h200-virtual-machine"),
-        ("scaling-resnet50.svg", "sets/4x-h100-virtual-machine/resnet50-*-weak-*"),
+        ("scaling-resnet50.svg", "sets/4x-h100-virtual-machine/resnet50-pytorch-*-weak-*"),
         ("scaling-gnmt.svg", "sets/4x-h100-virtual-machine/gnmt-*-weak-1b63d47d"),
     ],
 )

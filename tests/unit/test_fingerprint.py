@@ -104,7 +104,7 @@ def test_scores_replace_outputs_that_a_pair_chooses() -> None:
 
 
 def test_fingerprint_without_detections_is_not_compared_with_one_of_scores() -> None:
-    folders = SUBMISSIONS.glob("**/faster_rcnn/*-pytorch-infer-*")
+    folders = SUBMISSIONS.glob("**/h200-virtual-machine/faster_rcnn/*-pytorch-infer-*")
     record = record_of(read_folder(next(folders)))
     assert record.fingerprint is not None
     old = record.fingerprint["passes"]
