@@ -75,9 +75,15 @@ def test_container_does_not_slow_the_window_down(tmp_path: Path, capsys: pytest.
     plans = {name: prepared(name, tmp_path) for name in ("native", "docker")}
     shortest: dict[str, int] = {}
     for number in range(1, MAX_ROUNDS + 1):
-        for name in ("native", "docker") if number % 2 else ("docker", "native"):
-            duration = window_ns(plans[name], number, tmp_path / name)
-            shortest[name] = min(duration, shortest.get(name, duration))
+        order = ("native", "docker") if number % 2 else ("docker", "native")
+        with ExitStack() as stack:  # both start up at once and wait; their windows follow one another
+            workers = {n: stack.enter_context(started(plans[n], number, tmp_path / n)) for n in order}
+            for worker in workers.values():
+                worker.expect("hello", 60)
+                worker.expect("window_open", 300)
+            for name, worker in workers.items():
+                duration = window_ns(worker)
+                shortest[name] = min(duration, shortest.get(name, duration))
         ratio = shortest["docker"] / shortest["native"]
         if number >= MIN_ROUNDS and ratio <= MAX_RATIO:
             break
@@ -98,23 +104,22 @@ def prepared(runtime: str, folder: Path) -> PreparedRun:
     return prepare.prepare_run(plan, prepare.prepare_resources(plan), attempt=1)
 
 
-def window_ns(run: PreparedRun, repeat: int, scratch: Path) -> int:
-    """The duration of the window of one fresh worker, in ns."""
+def started(run: PreparedRun, repeat: int, scratch: Path) -> WorkerProcess:
+    """A fresh worker with its job."""
     folder = scratch / f"repeat-{repeat}"
     folder.mkdir(parents=True)
-    with ExitStack() as stack:
-        workers = run.resources.workers
-        worker = stack.enter_context(
-            WorkerProcess(
-                run.command(repeat, folder),
-                scratch / "debug.log",
-                remove=lambda: workers.remove(repeat),
-            )
-        )
-        worker.configure(run.job(repeat, folder))
-        worker.expect("hello", 60)
-        worker.expect("window_open", 300)
-        worker.command("go")
-        close: dict[str, Any]
-        close, _ = worker.expect("window_close", 300)
+    workers = run.resources.workers
+    worker = WorkerProcess(
+        run.command(repeat, folder), scratch / "debug.log", remove=lambda: workers.remove(repeat)
+    )
+    worker.configure(run.job(repeat, folder))
+    return worker
+
+
+def window_ns(worker: WorkerProcess) -> int:
+    """The duration of the window of a worker that waits for its start, in ns. The worker is ended."""
+    worker.command("go")
+    close: dict[str, Any]
+    close, _ = worker.expect("window_close", 300)
+    worker.end()
     return int(close["close_ns"]) - int(close["open_ns"])

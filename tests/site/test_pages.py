@@ -58,6 +58,12 @@ def pages_of(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.html"))
 
 
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    """Every page of the site by its path, read once: that takes four seconds."""
+    return {path: read(path) for path in pages_of(site)}
+
+
 def test_a_rebuild_without_a_cache_gives_equal_bytes(site: Path, tmp_path: Path) -> None:
     build(SUBMISSIONS, tmp_path / "again", tmp_path / "cache")
     assert files_of(tmp_path / "again") == files_of(site)
@@ -136,9 +142,8 @@ def test_the_numbers_beneath_the_figure_of_step_times_are_those_of_the_log(site:
     assert [(step, re.findall(r">([^<]+)<", cells)) for step, cells in rows] == expected
 
 
-def test_pages_are_well_formed_and_load_nothing(site: Path) -> None:
-    for path in pages_of(site):
-        page = read(path)
+def test_pages_are_well_formed_and_load_nothing(pages: dict[Path, Page]) -> None:
+    for path, page in pages.items():
         names = [name for name, _ in page.elements]
         assert not {"img", "link", "iframe", "object", "embed", "base", "form", "image", "use"} & set(
             names
@@ -164,10 +169,10 @@ def test_the_policy_allows_exactly_the_style_sheet_and_the_script_of_the_page(si
     assert policy().startswith("default-src 'none';")
 
 
-def test_every_link_leads_to_a_page_and_a_position_in_it(site: Path) -> None:
-    ids = {path: set(read(path).ids) for path in pages_of(site)}
-    for path in pages_of(site):
-        for address in read(path).links:
+def test_every_link_leads_to_a_page_and_a_position_in_it(pages: dict[Path, Page]) -> None:
+    ids = {path: set(page.ids) for path, page in pages.items()}
+    for path, page in pages.items():
+        for address in page.links:
             name, _, position = address.partition("#")
             target = (path.parent / name).resolve() if name else path.resolve()
             assert target.is_file(), f"{path}: {address}"
@@ -210,12 +215,14 @@ def test_a_report_of_a_folder_is_one_table(tmp_path: Path) -> None:
     assert PRACTICE in page.text
 
 
-def test_practice_carries_a_watermark_and_other_divisions_none(site: Path, tmp_path: Path) -> None:
+def test_practice_carries_a_watermark_and_other_divisions_none(
+    pages: dict[Path, Page], tmp_path: Path
+) -> None:
     write_good(tmp_path / "results")
     build(tmp_path / "results", tmp_path / "site", tmp_path / "cache")
     (practice,) = (tmp_path / "site" / "r").iterdir()
     assert PRACTICE in read(practice).text
-    assert not [path for path in pages_of(site) if PRACTICE in read(path).text]
+    assert not [path for path, page in pages.items() if PRACTICE in page.text]
 
 
 def test_wrong_arguments_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
