@@ -21,6 +21,11 @@ from suite.plan.code import FOLDERS, digest_of, is_covered
 
 def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
     """The commits with code of this ``digest``, newest first. CalledProcessError if git fails."""
+    return (commit for commit, found in digests(root) if found == digest)
+
+
+def digests(root: Path = PROJECT) -> Iterator[tuple[str, str]]:
+    """Each commit that changed the code, newest first, with the digest. CalledProcessError if git fails."""
 
     argv = ["git", "-C", str(root), "cat-file", "--batch"]  # one process for thousands of files
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
@@ -39,8 +44,7 @@ def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
             listed = _git(root, "ls-tree", "-r", "-z", commit, "--", *FOLDERS).decode().rstrip("\0")
             rows = [row.partition("\t") for row in listed.split("\0") if row]
             files = {name: content(facts.split()[2]) for facts, _, name in rows if is_covered(name)}
-            if digest_of(files) == digest:
-                yield commit
+            yield commit, digest_of(files)
 
 
 def _git(root: Path, *arguments: str) -> bytes:
