@@ -28,7 +28,7 @@ def start(job: Job) -> Any:
     jax.config.update("jax_platforms", "cuda,cpu" if on_gpu else "cpu")
     jax.config.update("jax_default_matmul_precision", _PRODUCTS[job.key.precision])
     devices = jax.devices("cuda" if on_gpu else "cpu")
-    jax.config.update("jax_default_device", devices[int(job.device.partition(":")[2] or 0)])
+    jax.config.update("jax_default_device", devices[job.device_index])
     return jnp.bfloat16 if job.key.precision == "bf16" else jnp.float32
 
 

@@ -25,8 +25,7 @@ def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
 
 
 def digests(root: Path = PROJECT) -> Iterator[tuple[str, str]]:
-    """Each commit that changed the code, newest first, with the digest. CalledProcessError if git fails."""
-
+    """Each commit that changed the code, newest first, and its digest. CalledProcessError if git fails."""
     argv = ["git", "-C", str(root), "cat-file", "--batch"]  # one process for thousands of files
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
         assert reader.stdin is not None

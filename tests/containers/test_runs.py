@@ -77,7 +77,9 @@ def test_container_does_not_slow_the_window_down(tmp_path: Path, capsys: pytest.
     for number in range(1, MAX_ROUNDS + 1):
         order = ("native", "docker") if number % 2 else ("docker", "native")
         with ExitStack() as stack:  # both start up at once and wait; their windows follow one another
-            workers = {n: stack.enter_context(started(plans[n], number, tmp_path / n)) for n in order}
+            workers = {
+                name: stack.enter_context(started(plans[name], number, tmp_path / name)) for name in order
+            }
             for worker in workers.values():
                 worker.expect("hello", 60)
                 worker.expect("window_open", 300)

@@ -1,22 +1,20 @@
-"""A sum of the sweep does not last longer because another rank is still checking the one before.
+"""The time of a sum in the sweep of JAX, while the other rank takes long to check the sum before.
 
-``python -m tests.equivalence.sweep_times`` sums on two ranks of JAX, of which rank 1 takes ``CHECK_S`` longer
-for each check, and prints the shortest time of rank 0 in seconds. JAX alone checks on the host: for a large
-sum this takes longer than the sum.
+``python -m tests.equivalence.sweep_times`` sums on two ranks, of which rank 1 takes ``CHECK_S`` longer for
+each check, and prints the shortest time of rank 0 in seconds. JAX checks on the host, which takes longer than
+a large sum; the time must not contain that.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from tests.equivalence.case import load
-from tests.equivalence.world import build, hooks_of, job_of, shard
+from tests.equivalence.world import build, hooks_of, in_processes, job_of, shard
 
 if TYPE_CHECKING:
     from suite.contract import Job
@@ -25,8 +23,8 @@ CHECK_S = 0.2
 SUMS = 3
 
 
-def run(job: Job, found: Connection) -> None:
-    """Time sums of four values; rank 0 sends its times."""
+def run(job: Job, file: Path) -> None:
+    """Time sums of four values; rank 0 writes its shortest time to ``file``."""
     exchange = build(job, shard(load("ncf"), job)).framework.exchange
     local = exchange.local
 
@@ -36,27 +34,19 @@ def run(job: Job, found: Connection) -> None:
 
     with mock.patch.object(exchange, "local", slowly if job.rank == 1 else local):
         times, exact = exchange.time_sums(4, SUMS)
+    assert exact
     if job.rank == 0:
-        found.send((times, exact))
+        file.write_text(str(min(times) / 1e9))
     hooks_of("jax").leave()
 
 
 def main() -> None:
     """See the module."""
-    context = multiprocessing.get_context("fork")
-    reading, writing = context.Pipe(duplex=False)
-    with tempfile.TemporaryDirectory() as folder:
-        jobs = [job_of("jax", load("ncf"), 2, rank, Path(folder)) for rank in range(2)]
-        ranks = [context.Process(target=run, args=(job, writing), daemon=True) for job in jobs]
-        for rank in ranks:
-            rank.start()
-        if not reading.poll(60):
-            raise SystemExit("expected the times of rank 0 within 60 s, found none")
-        times, exact = reading.recv()
-        for rank in ranks:
-            rank.join(10)
-    assert exact
-    print(min(times) / 1e9)
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root)
+        file = folder / "seconds"
+        in_processes(*((run, (job_of("jax", load("ncf"), 2, rank, folder), file)) for rank in range(2)))
+        print(file.read_text())
 
 
 if __name__ == "__main__":

@@ -73,13 +73,13 @@ def test_mistakes_of_a_sharded_update_break_the_bound() -> None:
     assert min(max(one["differences"].values()) for one in found.values()) > BOUNDS["pytorch"]
 
 
-# JAX notices a rank that hangs after 100 seconds, and then ends the process itself.
 def test_sum_of_the_sweep_does_not_wait_for_the_check_of_another_rank() -> None:
     done = run("jax", "tests.equivalence.sweep_times", timeout=100)
     assert done.returncode == 0, done.stderr[-4000:]
     assert float(done.stdout.splitlines()[-1]) < 0.5 * sweep_times.CHECK_S
 
 
+# JAX notices a rank that hangs after 100 seconds, and then ends the process itself.
 @pytest.mark.parametrize(
     ("framework", "signals"), [("pytorch", ("SIGKILL", "SIGSTOP")), ("jax", ("SIGKILL",))]
 )

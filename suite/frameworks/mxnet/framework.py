@@ -40,8 +40,7 @@ class Framework(BaseFramework):
         self.cuda = job.device.startswith("cuda")
         if self.cuda and mx.context.num_gpus() == 0:
             raise UnsupportedJob(f"device: expected a usable GPU for {job.device}, found none in this build")
-        number = int(job.device.partition(":")[2] or 0)
-        self.context = mx.gpu(number) if self.cuda else mx.cpu()
+        self.context = mx.gpu(job.device_index) if self.cuda else mx.cpu()
         self.fast = job.fast
         self.threads = job.threads
         self.timestamp_kind = "host_dispatch" if self.cuda else "host_completion"

@@ -70,7 +70,7 @@ class Framework(BaseFramework):
         elif not devices:
             raise UnsupportedJob(f"device: expected a usable GPU for {job.device}, found none in this build")
         else:
-            chosen = devices[int(job.device.partition(":")[2] or 0)]
+            chosen = devices[job.device_index]
             capability = tf.config.experimental.get_device_details(chosen).get("compute_capability", ())
             if reason := unsupported(job.key, job.device, ".".join(map(str, capability))):
                 raise UnsupportedJob(reason)
