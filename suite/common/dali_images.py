@@ -33,13 +33,17 @@ class Reader(ReadAhead):
     def __init__(self, images: Images, batch: int, threads: int, ahead: int) -> None:
         self.images = images
         batch = max(batch, _LARGEST)
-        pipelines = self.pipelines(batch, threads)
-        self._encoded = EncodedImages(images, batch, threads if ahead else 0, len(pipelines))
-        self._free: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-        for numbered in enumerate(pipelines):
-            self._free.put(numbered)
-        runs = ThreadPoolExecutor(len(pipelines))
-        super().__init__(lambda request: runs.submit(self._batch, request), ahead)
+        self._pipelines: SimpleQueue[Any] = SimpleQueue()
+        for pipeline in self.pipelines(batch, threads):
+            self._pipelines.put(pipeline)
+        # As many batches are read as are decoded at the same time.
+        count = 2 * self._pipelines.qsize()
+        self._encoded = EncodedImages(images, batch, threads if ahead else 0, count)
+        self._slots: SimpleQueue[int] = SimpleQueue()
+        for slot in range(count):
+            self._slots.put(slot)
+        batches = ThreadPoolExecutor(count)
+        super().__init__(lambda request: batches.submit(self._batch, request), ahead)
 
     def pipelines(self, batch: int, threads: int) -> list[Any]:
         """The pipelines, each of which makes one batch of at most ``batch`` images at a time."""
@@ -55,14 +59,18 @@ class Reader(ReadAhead):
         return np.array(outputs[0].as_array())
 
     def _batch(self, request: Request) -> Any:
-        slot, pipeline = self._free.get()
+        slot = self._slots.get()
         try:
             images = self._encoded.read(request.items, slot)
-            return self.taken(run(pipeline, images, request.shape, **self.more_inputs(request)))
+            pipeline = self._pipelines.get()
+            try:
+                return self.taken(run(pipeline, images, request.shape, **self.more_inputs(request)))
+            finally:
+                self._pipelines.put(pipeline)
         except RuntimeError as error:
             raise self._image_error(request, error) from error
         finally:
-            self._free.put((slot, pipeline))
+            self._slots.put(slot)
 
     def _image_error(self, request: Request, error: RuntimeError) -> Exception:
         """The error that names the broken image of ``request``; ``error`` where none is found."""

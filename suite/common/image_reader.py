@@ -132,17 +132,18 @@ def reader_module(job: Job) -> Any:
     """The module whose ``Reader`` ``job.loader`` selects; ImportError where its library is not installed."""
     if job.loader == "native":
         return import_module(f"suite.frameworks.{job.key.framework}.input_pipeline")
-    return import_module(f"suite.common.{job.loader}_{'gpu_' if _decodes_on_gpu(job) else ''}images")
+    return import_module(f"suite.common.{job.loader}_{'gpu_' if decodes_on_gpu(job) else ''}images")
 
 
-def _decodes_on_gpu(job: Job) -> bool:
+def decodes_on_gpu(job: Job) -> bool:
+    """Whether the reader of ``job`` decodes on its GPU."""
     return job.loader == "dali" and job.device.startswith("cuda")
 
 
 def open_reader(job: Job, images: Images) -> Reader:
     """The reader of ``job``, with its threads; it reads nothing ahead where requests come one at a time."""
     ahead = 0 if one_at_a_time(job) else AHEAD
-    gpu = {"gpu": job.device_index} if _decodes_on_gpu(job) else {}
+    gpu = {"gpu": job.device_index} if decodes_on_gpu(job) else {}
     return cast("Reader", reader_module(job).Reader(images, job.key.batch, max(1, job.threads), ahead, **gpu))
 
 

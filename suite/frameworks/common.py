@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from suite.common.image_reader import DeviceImages
 
+KEPT_IMAGES = 4  # batches of a reader on the device whose copies may be pending
 KEEP = MEASURED_STEPS  # outputs a pair may keep on the device before one copy to the host
 
 
@@ -127,7 +128,7 @@ class BaseFramework(ABC):
     def __init__(self) -> None:
         self.observed = Observed()
         self._staged: dict[int, dict[str, Any]] = {}
-        self._kept = deque[tuple[Callable[[], bool], Any]]()
+        self._kept = deque[tuple[Callable[[], object], Any]]()
 
     def prepare_timestamps(self, count: int) -> None:
         """Allocate ``count`` timestamps."""
@@ -159,11 +160,16 @@ class BaseFramework(ABC):
             self._staged[slot] = batch
         return batch
 
-    def keep_until(self, done: Callable[[], bool], images: Any) -> None:
-        """Refer to ``images`` until ``done``: once nothing does, their reader uses the memory again."""
-        while self._kept and self._kept[0][0]():
-            self._kept.popleft()
-        self._kept.append((done, images))
+    def keep_until(self, wait: Callable[[], object], images: Any) -> None:
+        """Refer to ``images`` at least until ``wait`` returns, which waits for their copy.
+
+        Once nothing refers to them, their reader uses the memory again. At most ``KEPT_IMAGES`` copies are
+        pending: a reader that is faster than the model would otherwise need memory for a whole window.
+        """
+        self._kept.append((wait, images))
+        if len(self._kept) > KEPT_IMAGES:
+            wait, _ = self._kept.popleft()
+            wait()
 
 
 class Results:

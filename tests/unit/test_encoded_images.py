@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from suite.common.encoded_images import EncodedImages
 from suite.common.image_reader import DeviceImages, Item
 from suite.common.stream import Stream, digest_arrays
 from suite.contract import BadData
+from suite.frameworks.common import KEPT_IMAGES, BaseFramework
 from suite.worker import children, record
 from suite.workloads._classification.sources import Files
 from tests.fixtures import image_files
@@ -112,3 +114,14 @@ def test_changed_batch_on_a_device_is_found() -> None:
     source.changed = 1
     with pytest.raises(BadData, match="images of step 3"):
         data.digest(3)
+
+
+def test_few_copies_of_a_readers_batches_are_pending() -> None:
+    class Framework(BaseFramework):
+        def tensor(self, array: Any) -> Any:
+            return array
+
+    framework, waited = Framework(), list[int]()
+    for step in range(9):
+        framework.keep_until(partial(waited.append, step), object())
+    assert waited == list(range(9 - KEPT_IMAGES))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from suite.containers.engines.native import WorkerCommand
+from suite.contract import BENCHMARK
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from tests.fixtures import image_files
 
 SCRIPT = Path(__file__).parents[1] / "fixtures" / "workers" / "scripted.py"
 
@@ -89,3 +93,23 @@ def test_peak_memory_of_a_worker_excludes_its_parent() -> None:
     parent = f"import subprocess; held = bytearray(b'x') * (400 << 20); subprocess.run([{child}], check=True)"
     done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
     assert 5 << 20 < int(done.stdout) < 200 << 20
+
+
+@pytest.mark.parametrize(
+    ("loader", "device", "queues"),
+    [("dali", "cuda:0", "32"), ("dali", "cpu", None), ("native", "cuda:0", None)],
+)
+def test_decoder_on_a_gpu_gets_all_hardware_queues(
+    loader: str, device: str, queues: str | None, tmp_path: Path
+) -> None:
+    job = replace(image_files.job(tmp_path), loader=loader, device=device)
+    text = json.dumps({"token": "", "job": {"kind": BENCHMARK, **asdict(job)}})
+    repeat = "lambda job, channel, started: channel.send(os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS'))"
+    code = f"import os; from suite.worker.main import main; raise SystemExit(main({repeat}))"
+    argv = [sys.executable, "-c", code]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        print(text, file=worker.stdin, flush=True)
+        events = [json.loads(line[line.index("{") :])["event"] for line in worker.stdout]
+    assert events == [queues, "done"]

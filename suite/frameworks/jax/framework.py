@@ -130,7 +130,7 @@ class Framework(BaseFramework):
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
         if isinstance(array, DeviceImages):
             copy = jnp.copy(jax.device_put(jax.dlpack.from_dlpack(array), self.device))
-            self.keep_until(copy.is_ready, array)
+            self.keep_until(copy.block_until_ready, array)
             return copy
         dtype = self.dtype if np.asarray(array).dtype.kind == "f" else None
         # On the CPU a tensor may share the memory of an array.

@@ -133,7 +133,7 @@ class Framework(BaseFramework):
         if self.cuda:
             copied = torch.cuda.Event()
             copied.record()
-            self.keep_until(copied.query, images)
+            self.keep_until(copied.synchronize, images)
         return copy
 
     def array(self, tensor: Tensor) -> NDArray[Any]:
