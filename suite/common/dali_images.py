@@ -6,8 +6,7 @@ longer has a plugin for MXNet). :mod:`suite.common.dali_gpu_images` runs the sam
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,35 +14,25 @@ from numpy.typing import NDArray
 from nvidia import dali
 from nvidia.dali import fn, types
 
-from suite.common.encoded_images import Encoded, EncodedImages, encoded
-from suite.common.image_reader import Images, ReadAhead, Request, not_whole
+from suite.common.encoded_images import LARGEST, DecodedImages, Encoded, encoded
+from suite.common.image_reader import Images, Request, not_whole
 
 __all__ = ["DECODER", "Reader"]
 
 DECODER = f"nvidia.dali {dali.__version__}"
 
-_LARGEST = 100  # images in a batch of an evaluation
 # Beside the content; each has a row for each image.
 _INPUTS = ("start", "extent", "size", "flipped", "corner", "shape")
 
 
-class Reader(ReadAhead):
-    """See :class:`suite.common.image_reader.Reader`. Processes read files, and ``threads`` threads decode."""
+class Reader(DecodedImages):
+    """See :class:`suite.common.image_reader.Reader`. ``threads`` threads decode."""
 
     def __init__(self, images: Images, batch: int, threads: int, ahead: int) -> None:
         self.images = images
-        batch = max(batch, _LARGEST)
-        self._pipelines: SimpleQueue[Any] = SimpleQueue()
-        for pipeline in self.pipelines(batch, threads):
-            self._pipelines.put(pipeline)
-        # As many batches are read as are decoded at the same time.
-        count = 2 * self._pipelines.qsize()
-        self._encoded = EncodedImages(images, batch, threads if ahead else 0, count)
-        self._slots: SimpleQueue[int] = SimpleQueue()
-        for slot in range(count):
-            self._slots.put(slot)
-        batches = ThreadPoolExecutor(count)
-        super().__init__(lambda request: batches.submit(self._batch, request), ahead)
+        batch = max(batch, LARGEST)
+        decoders = [partial(self._decoded, pipeline) for pipeline in self.pipelines(batch, threads)]
+        super().__init__(images, batch, threads, ahead, decoders)
 
     def pipelines(self, batch: int, threads: int) -> list[Any]:
         """The pipelines, each of which makes one batch of at most ``batch`` images at a time."""
@@ -58,19 +47,11 @@ class Reader(ReadAhead):
         """The batch, from the outputs of a pipeline: a copy, because the pipeline reuses its memory."""
         return np.array(outputs[0].as_array())
 
-    def _batch(self, request: Request) -> Any:
-        slot = self._slots.get()
+    def _decoded(self, pipeline: Any, found: list[Encoded], request: Request) -> Any:
         try:
-            images = self._encoded.read(request.items, slot)
-            pipeline = self._pipelines.get()
-            try:
-                return self.taken(run(pipeline, images, request.shape, **self.more_inputs(request)))
-            finally:
-                self._pipelines.put(pipeline)
+            return self.taken(run(pipeline, found, request.shape, **self.more_inputs(request)))
         except RuntimeError as error:
             raise self._image_error(request, error) from error
-        finally:
-            self._slots.put(slot)
 
     def _image_error(self, request: Request, error: RuntimeError) -> Exception:
         """The error that names the broken image of ``request``; ``error`` where none is found."""

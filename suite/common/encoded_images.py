@@ -10,17 +10,19 @@ from __future__ import annotations
 import mmap
 import multiprocessing
 import os
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from suite.common.decoder import size_of
-from suite.common.image_reader import U8, Images, Item, View, cut_off, not_whole
+from suite.common.image_reader import U8, Images, Item, ReadAhead, Request, View, cut_off, not_whole
 from suite.common.processes import die_with
 
+LARGEST = 100  # images in a batch of an evaluation
 _MOST_PROCESSES = 4  # they read far more than any decoder takes
 _CHUNK = 32  # images that a process reads at a time
 _ROOM = 256 << 10  # bytes of shared memory for each image of a chunk, on average
@@ -67,6 +69,42 @@ class EncodedImages:
                     content = self._memory[slot, content[0] : content[1]]
                 found.append(Encoded(content, view))
         return found
+
+
+Decode = Callable[[list[Encoded], Request], Any]
+
+
+class DecodedImages(ReadAhead):
+    """The ``run`` of a reader that decodes whole batches of at most ``batch`` images.
+
+    ``processes`` read files. Each of ``decoders`` makes one batch at a time from its encoded images, which
+    are valid until it returns; as many batches are read as are decoded at the same time.
+    """
+
+    def __init__(
+        self, images: Images, batch: int, processes: int, ahead: int, decoders: Sequence[Decode]
+    ) -> None:
+        count = 2 * len(decoders)
+        self._encoded = EncodedImages(images, batch, processes if ahead else 0, count)
+        self._decoders, self._slots = SimpleQueue[Decode](), SimpleQueue[int]()
+        for decoder in decoders:
+            self._decoders.put(decoder)
+        for slot in range(count):
+            self._slots.put(slot)
+        batches = ThreadPoolExecutor(count)
+        super().__init__(lambda request: batches.submit(self._batch, request), ahead)
+
+    def _batch(self, request: Request) -> Any:
+        slot = self._slots.get()
+        try:
+            found = self._encoded.read(request.items, slot)
+            decode = self._decoders.get()
+            try:
+                return decode(found, request)
+            finally:
+                self._decoders.put(decode)
+        finally:
+            self._slots.put(slot)
 
 
 def encoded(images: Images, item: Item) -> Encoded:

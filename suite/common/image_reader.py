@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.contract import BadData, Job
+from suite.contract.traits import loaders_on_gpu
 
 U8 = NDArray[np.uint8]
 Box = tuple[int, int, int, int]  # left, upper, right, lower, in pixels; the last two are excluded
@@ -130,14 +131,15 @@ class Reader(Protocol):
 
 def reader_module(job: Job) -> Any:
     """The module whose ``Reader`` ``job.loader`` selects; ImportError where its library is not installed."""
+    where = "gpu_" if decodes_on_gpu(job) else ""
     if job.loader == "native":
-        return import_module(f"suite.frameworks.{job.key.framework}.input_pipeline")
-    return import_module(f"suite.common.{job.loader}_{'gpu_' if decodes_on_gpu(job) else ''}images")
+        return import_module(f"suite.frameworks.{job.key.framework}.{where}input_pipeline")
+    return import_module(f"suite.common.{job.loader}_{where}images")
 
 
 def decodes_on_gpu(job: Job) -> bool:
     """Whether the reader of ``job`` decodes on its GPU."""
-    return job.loader == "dali" and job.device.startswith("cuda")
+    return job.device.startswith("cuda") and job.loader in loaders_on_gpu(job.key.framework)
 
 
 def open_reader(job: Job, images: Images) -> Reader:

@@ -60,6 +60,7 @@ class Traits:
     one_machine: tuple[str, ...] = ()  # the collectives that reach the devices of one machine only
     no_strategy: Mapping[str, str] = field(default_factory=dict)  # why it lacks a strategy, in a clause
     helpers: Helpers | None = None  # None: the ranks exchange without further processes
+    decodes_on_gpu: bool = False  # its native reader of images, with a GPU; others decode on the CPU
     reference: bool = False  # all other frameworks are compared with its float64 results on a CPU
 
 
@@ -85,3 +86,8 @@ def reference_framework() -> str:
 def storage_formats() -> dict[str, str]:
     """The storage formats that frameworks write, each with the framework that writes it."""
     return dict(sorted((traits_of(name).storage, name) for name in framework_names()))
+
+
+def loaders_on_gpu(framework: str) -> tuple[str, ...]:
+    """The readers of images (LOADER) that decode on a GPU, if there is one."""
+    return ("native", "dali") if traits_of(framework).decodes_on_gpu else ("dali",)

@@ -33,6 +33,7 @@ from suite.environments.errors import EnvironmentMissing, LargeDownload
 from suite.harness.fingerprint import fingerprint_job
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.log.model import Record
+from suite.metrics.machine import facts
 from suite.plan.errors import BadConfiguration, EnvironmentProblem, Unsupported, one_of
 from suite.replay.repeats import ReplayOptions
 
@@ -128,8 +129,8 @@ def _compare_batches(
     if len(loaders(key)) > 1 and framework != key.framework:
         why = f"the decoder of images is that of {key.framework}; set FRAMEWORK={key.framework}"
         return incomparable("batches", why, 0)
-    if record.header["loader"] == "dali":
-        return incomparable("batches", "DALI decodes on a GPU", 0)
+    if record.header["loader"] == "dali" or " on the GPU" in str(facts(record, "inside").get("decoder")):
+        return incomparable("batches", "the images were decoded on a GPU", 0)
     folder = ""
     if key.data == "real":
         name = workloads.specification(key.workload).DATASETS[key.scale]

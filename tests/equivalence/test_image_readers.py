@@ -18,7 +18,7 @@ from suite.containers.engines.native import PACKAGES
 from suite.environments.environments import tools_plan
 from tests.end_to_end.command import all_ended
 from tests.equivalence.image_readers import BATCH, FILL, SMALL, STEPS, storages
-from tests.equivalence.interpreters import ROOT, interpreter
+from tests.equivalence.interpreters import ROOT, interpreter, run
 from tests.fixtures import image_files
 
 MODULE = "tests.equivalence.image_readers"
@@ -216,3 +216,16 @@ def test_process_ends_while_images_are_being_decoded(reader: str, folder: Path) 
 def test_reader_does_not_change_allocator(reader: str, made: Any) -> None:
     """tf.data's from_generator makes malloc map every large array anew: training steps take twice as long."""
     assert json.loads(str(made(reader)["report"]))["pages"] < 50, "of 512"
+
+
+def test_resizing_on_a_gpu_is_that_of_pillow(folder: Path) -> None:
+    done = run("pytorch", "tests.equivalence.resized_images", str(folder))
+    found = json.loads(done.stdout)
+    assert {split: one["padded"] for split, one in found.items()} == {
+        "train": False,
+        "val": False,
+        "bordered": True,
+    }
+    assert 5 < found["train"]["flipped"] < found["train"]["images"] - 5
+    for one in found.values():
+        assert one["largest"] < 0.2, "grey levels"

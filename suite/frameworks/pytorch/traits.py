@@ -13,7 +13,7 @@ TRAITS = Traits(
     image_python="3.12",
     colour="#E69F00",
     out_of_memory=("outofmemory", "failed to allocate", "alloc_failed"),  # CUDA, cuBLAS, cuDNN
-    other_imports=("triton", "lmdb"),
+    other_imports=("triton", "lmdb", "torchvision"),
     # PyTorch publishes its CPU build for Linux only on its index; the lock pins the file by hash. pip reads
     # the page only if its other sources lack the wheel.
     links={"cpu": "https://download.pytorch.org/whl/cpu/torch/"},
@@ -22,5 +22,6 @@ TRAITS = Traits(
     buckets=True,
     one_machine=("copy_engine",),
     no_strategy={"parameter_server": "PyTorch has none"},
+    decodes_on_gpu=True,
     reference=True,
 )
