@@ -19,7 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from suite.common.decoder import size_of
-from suite.common.image_reader import U8, Images, Item, ReadAhead, Request, View, cut_off, not_whole
+from suite.common.image_reader import (
+    U8,
+    Images,
+    Item,
+    ReadAhead,
+    Request,
+    View,
+    cut_off,
+    jpeg_header,
+    not_whole,
+)
 from suite.common.processes import die_with
 
 LARGEST = 100  # images in a batch of an evaluation
@@ -110,8 +120,9 @@ class DecodedImages(ReadAhead):
 def encoded(images: Images, item: Item) -> Encoded:
     """One image; BadData if it is not whole, as far as its header and its end show."""
     content, name = images.content(item), images.name(item)
-    width, height = size_of(content, name)
-    if cut_off(content):
+    header = jpeg_header(content)
+    width, height = header[:2] if header is not None else size_of(content, name)
+    if cut_off(content, header):
         raise not_whole(name, "its end missing")
     return Encoded(np.frombuffer(content, np.uint8), images.view(item, width, height))
 

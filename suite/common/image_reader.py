@@ -250,24 +250,46 @@ def not_whole(name: str, found: str) -> BadData:
     return BadData(f"{name}: expected a whole image, found {found}")
 
 
+class JpegHeader(NamedTuple):
+    """What readers need of a JPEG file's header: ``data`` is the position of the first scan's data."""
+
+    width: int
+    height: int
+    data: int
+
+
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers that are followed by the image's size
 _SCAN, _END = 0xDA, b"\xff\xd9"
 
 
-def cut_off(content: bytes) -> bool:
-    """Whether a JPEG file lacks its end (False for other formats); some decoders fill it with grey.
-
-    Behind the first scan's header the end marker occurs nowhere else: encoders escape the byte 255.
-    """
+def jpeg_header(content: bytes) -> JpegHeader | None:
+    """The header of a JPEG file; None for other formats and without a scan. Takes a fifth of Pillow's time."""
+    at, size = 2, (0, 0)
     if content[:2] != b"\xff\xd8":
-        return False
-    at = 2
-    while at + 4 <= len(content) and content[at] == 0xFF:
-        if content[at + 1] == 0xFF:  # a fill byte
+        return None
+    while at + 9 <= len(content) and content[at] == 0xFF:
+        marker = content[at + 1]
+        if marker == 0xFF:  # a fill byte
             at += 1
             continue
         length = int.from_bytes(content[at + 2 : at + 4], "big")
-        if content[at + 1] == _SCAN:
-            # The marker is usually at the end of the file: a search from the front takes 100 us longer.
-            return content.rfind(_END, at + 2 + length) < 0
+        if marker == _SCAN:
+            return JpegHeader(*size, at + 2 + length) if all(size) else None
+        if marker in _FRAMES:
+            height, width = content[at + 5 : at + 7], content[at + 7 : at + 9]
+            size = int.from_bytes(width, "big"), int.from_bytes(height, "big")
         at += 2 + length
-    return True
+    return None
+
+
+def cut_off(content: bytes, header: JpegHeader | None = None) -> bool:
+    """Whether a JPEG file lacks its end (False for other formats); some decoders fill it with grey.
+
+    ``header`` is that of ``content``, if it was read before. Behind it the end marker occurs nowhere else:
+    encoders escape the byte 255.
+    """
+    if content[:2] != b"\xff\xd8":
+        return False
+    header = header or jpeg_header(content)
+    # The marker is usually at the end of the file: a search from the front takes 100 us longer.
+    return header is None or content.rfind(_END, header.data) < 0

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from suite.common.decoder import size_of
-from suite.common.image_reader import U8, Batches, Item, Request, cut_off
+from suite.common.image_reader import U8, Batches, Item, Request, cut_off, jpeg_header
 from suite.common.loader_parts import PartItem, Parts, first_error, parts_and_workers
 from suite.contract import BadData
 
@@ -140,12 +140,18 @@ def with_thumbnail() -> bytes:
 
 @pytest.mark.parametrize(
     "content",
-    [encoded(), encoded(progressive=True), with_thumbnail(), encoded() + b"\0" * 40, encoded(format="PNG")],
-    ids=["baseline", "progressive", "thumbnail", "bytes after the end", "another format"],
+    [
+        *(encoded(), encoded(progressive=True), with_thumbnail(), encoded() + b"\0" * 40),
+        *(encoded()[:2] + b"\xff" * 3 + encoded()[2:], encoded(format="PNG")),
+    ],
+    ids=["baseline", "progressive", "thumbnail", "bytes after the end", "fill bytes", "another format"],
 )
 def test_cut_off_accepts_a_whole_image(content: bytes) -> None:
     assert not cut_off(content)
     assert size_of(content, "a") == (70, 50)
+    header = jpeg_header(content)
+    assert (header is None) == content.startswith(b"\x89PNG")
+    assert header is None or header[:2] == (70, 50)
 
 
 @pytest.mark.parametrize("missing", [2, 300, 2000])
@@ -158,3 +164,4 @@ def test_size_of_rejects_bytes_that_are_no_image() -> None:
     with pytest.raises(BadData, match="a: expected a whole image, found no image of a known format"):
         size_of(b"no image", "a")
     assert cut_off(encoded()[:100]), "no scan at all"
+    assert jpeg_header(encoded()[:100]) is None
