@@ -263,7 +263,7 @@ _SCAN, _END = 0xDA, b"\xff\xd9"
 
 
 def jpeg_header(content: bytes) -> JpegHeader | None:
-    """The header of a JPEG file; None for other formats and without a scan. Takes a fifth of Pillow's time."""
+    """The header of a JPEG file; None for other formats and without a scan. Five times as fast as Pillow."""
     at, size = 2, (0, 0)
     if content[:2] != b"\xff\xd8":
         return None
