@@ -51,18 +51,19 @@ class EncodedImages:
     def __init__(self, images: Images, batch: int, processes: int, slots: int) -> None:
         self._images = images
         self._pool: ProcessPoolExecutor | None = None
+        self.memory: U8 = np.empty(0, np.uint8)  # that the processes share, [slots, bytes]
         if not processes:
             return
         # Anonymous memory needs no file descriptor, and no room in /dev/shm. Pages are taken when used.
         rows = -(-batch // _CHUNK) * _CHUNK
-        self._memory = np.frombuffer(mmap.mmap(-1, slots * rows * _ROOM), np.uint8).reshape(
+        self.memory = np.frombuffer(mmap.mmap(-1, slots * rows * _ROOM), np.uint8).reshape(
             slots, rows * _ROOM
         )
         self._pool = ProcessPoolExecutor(
             min(processes, _MOST_PROCESSES),
             multiprocessing.get_context("fork"),
             partial(_begin, os.getpid()),
-            (images, self._memory),
+            (images, self.memory),
         )
         self._pool.submit(os.getpid).result()  # fork now, before the model is built
 
@@ -76,7 +77,7 @@ class EncodedImages:
         for part in self._pool.map(_read, parts, [slot] * len(parts), [at * _ROOM for at in starts]):
             for content, view in part:
                 if isinstance(content, tuple):
-                    content = self._memory[slot, content[0] : content[1]]
+                    content = self.memory[slot, content[0] : content[1]]
                 found.append(Encoded(content, view))
         return found
 
@@ -95,7 +96,7 @@ class DecodedImages(ReadAhead):
         self, images: Images, batch: int, processes: int, ahead: int, decoders: Sequence[Decode]
     ) -> None:
         count = 2 * len(decoders)
-        self._encoded = EncodedImages(images, batch, processes if ahead else 0, count)
+        self.encoded = EncodedImages(images, batch, processes if ahead else 0, count)
         self._decoders, self._slots = SimpleQueue[Decode](), SimpleQueue[int]()
         for decoder in decoders:
             self._decoders.put(decoder)
@@ -107,7 +108,7 @@ class DecodedImages(ReadAhead):
     def _batch(self, request: Request) -> Any:
         slot = self._slots.get()
         try:
-            found = self._encoded.read(request.items, slot)
+            found = self.encoded.read(request.items, slot)
             decode = self._decoders.get()
             try:
                 return decode(found, request)

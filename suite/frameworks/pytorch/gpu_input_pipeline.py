@@ -25,7 +25,7 @@ __all__ = ["DECODER", "Reader"]
 DECODER = f"nvJPEG of torchvision {torchvision.__version__} on the GPU, on its JPEG engine if there is one"
 
 _DECODERS = 2  # one resizes and waits while the other one decodes
-_CHUNK = 64  # images that are resized at a time: 100 MB of memory for those of ImageNet
+_CHUNK = 128  # images that are resized at a time: 200 MB of memory for those of ImageNet
 
 
 class Reader(DecodedImages):
@@ -36,6 +36,9 @@ class Reader(DecodedImages):
         streams = [torch.cuda.Stream(self._device) for _ in range(_DECODERS)]
         decoders = [partial(self._on_stream, stream) for stream in streams]
         super().__init__(images, max(batch, LARGEST), threads, ahead, decoders)
+        if ahead:  # pinned memory, which nvJPEG copies without the CPU
+            memory = self.encoded.memory
+            torch.cuda.cudart().cudaHostRegister(memory.ctypes.data, memory.nbytes, 0)
 
     def _on_stream(self, stream: Any, found: list[Encoded], request: Request) -> DeviceImages:
         with torch.cuda.device(self._device), torch.cuda.stream(stream):

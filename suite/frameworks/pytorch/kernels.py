@@ -1,4 +1,4 @@
-"""Triton kernels: a GPU's clock of nanoseconds, ``%globaltimer`` (PTX ISA), and sums of vectors."""
+"""Triton kernels: a GPU's clock (``%globaltimer``, PTX ISA), sums of vectors, and boxes cut out of images."""
 
 from __future__ import annotations
 
@@ -45,3 +45,25 @@ def add_up(  # type: ignore[no-untyped-def]
         row = (rank + step) % ranks
         value += tl.load(received + row * stride + at, mask=inside)
     tl.store(total + at, value, mask=inside)
+
+
+@triton.jit
+def cut_out(  # type: ignore[no-untyped-def]
+    images, facts, target, count, rows, columns, block: tl.constexpr
+):
+    """Write to ``target`` [count, rows, 3, columns] a box of each image in its upper left, and zeros.
+
+    ``images``: all images [3, height, width] behind each other. ``facts``, int64 [7, count]: the start of an
+    image, the elements of a colour and of a row; the box's left, upper edge, width and height. A program
+    writes one row of one colour.
+    """
+    line = tl.program_id(0).to(tl.int64)
+    colour, row, image = line % 3, line // 3 % rows, line // 3 // rows
+    fact = facts + image
+    start, plane, width = tl.load(fact), tl.load(fact + count), tl.load(fact + 2 * count)
+    left, upper = tl.load(fact + 3 * count), tl.load(fact + 4 * count)
+    wide, high = tl.load(fact + 5 * count), tl.load(fact + 6 * count)
+    at = tl.arange(0, block)
+    source = images + start + colour * plane + (upper + row) * width + left
+    value = tl.load(source + at, mask=(at < wide) & (row < high), other=0)
+    tl.store(target + line * columns + at, value.to(target.dtype.element_ty), mask=at < columns)

@@ -27,10 +27,8 @@ def transformed(
     boxes = np.array([view.box for view in views])
     widths, heights = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
     columns, rows = (-(-int(lengths.max()) // 8) * 8 for lengths in (widths, heights))
-    cut = torch.zeros(len(images), rows, 3, columns, dtype=dtype, device=device)
-    for place, image, (left, upper, right, lower) in zip(cut, images, boxes.tolist(), strict=True):
-        part = image[:, upper:lower, left:right].permute(1, 0, 2)
-        place[: lower - upper, :, : right - left] = part
+    cut_out = _cut_on_gpu if device.type == "cuda" else _cut_on_cpu
+    cut = cut_out(images, boxes, torch.empty(len(images), rows, 3, columns, dtype=dtype, device=device))
     flipped = np.array([view.flipped for view in views])
     sizes, corners = (np.array([getattr(view, name) for view in views]).T for name in ("size", "corner"))
     along, inside_columns = _weights(columns, shape[1], widths, sizes[0], corners[0], flipped, device)
@@ -41,6 +39,37 @@ def transformed(
     inside = inside_rows[:, :, None] & inside_columns[:, None]
     padding = torch.tensor(fill, dtype=torch.uint8, device=device)
     return torch.where(inside[..., None], pixels, padding).contiguous()
+
+
+def _cut_on_cpu(images: Sequence[Tensor], boxes: NDArray[Any], target: Tensor) -> Tensor:
+    """``target`` [n, rows, 3, columns] with the box of each image in its upper left, and zeros."""
+    for room, image, (left, upper, right, lower) in zip(target.zero_(), images, boxes.tolist(), strict=True):
+        part = image[:, upper:lower, left:right].permute(1, 0, 2)
+        room[: lower - upper, :, : right - left] = part
+    return target
+
+
+def _cut_on_gpu(images: Sequence[Tensor], boxes: NDArray[Any], target: Tensor) -> Tensor:
+    """As :func:`_cut_on_cpu` in one kernel: a copy of each image would take 0.1 ms of Python."""
+    from suite.frameworks.pytorch import kernels  # imports Triton, which only CUDA builds have
+
+    heights, widths = np.array([image.shape[1:] for image in images]).T
+    planes = heights * widths
+    starts = 3 * (np.cumsum(planes) - planes)
+    left, upper, right, lower = boxes.T
+    facts = np.stack([starts, planes, widths, left, upper, right - left, lower - upper]).astype(np.int64)
+    joined = torch.cat([image.reshape(-1) for image in images])
+    count, rows, _, columns = target.shape
+    block = 1 << (columns - 1).bit_length()
+    grid = (count * rows * 3,)
+    kernels.cut_out[grid](joined, _sent(facts, target.device), target, count, rows, columns, block=block)
+    return target
+
+
+def _sent(values: NDArray[Any], device: torch.device) -> Tensor:
+    """``values`` on ``device``, enqueued: a copy from memory that is not pinned would wait for the stream."""
+    host = torch.from_numpy(values)
+    return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host
 
 
 def _weights(
@@ -57,8 +86,8 @@ def _weights(
     ``extents`` are the pixels of each image before it is resized to ``sizes``. The weights of a pixel form a
     triangle as wide as two pixels of the coarser of the two.
     """
-    facts = torch.from_numpy(np.stack([extents, sizes, corners, mirrored]).astype(np.float32)).to(device)
-    extent, size, corner, mirror = facts[:, :, None]
+    facts = np.stack([extents, sizes, corners, mirrored]).astype(np.float32)
+    extent, size, corner, mirror = _sent(facts, device)[:, :, None]
     at = torch.arange(count, device=device) + corner
     inside = (at >= 0) & (at < size)
     at = torch.where(mirror > 0, size - 1 - at, at)
