@@ -60,7 +60,9 @@ class Traits:
     one_machine: tuple[str, ...] = ()  # the collectives that reach the devices of one machine only
     no_strategy: Mapping[str, str] = field(default_factory=dict)  # why it lacks a strategy, in a clause
     helpers: Helpers | None = None  # None: the ranks exchange without further processes
-    decodes_on_gpu: bool = False  # its native reader of images, with a GPU; others decode on the CPU
+    gpu_decoder: str = (
+        ""  # the package with which its native reader decodes images on a GPU; empty: on the CPU
+    )
     reference: bool = False  # all other frameworks are compared with its float64 results on a CPU
 
 
@@ -90,4 +92,4 @@ def storage_formats() -> dict[str, str]:
 
 def loaders_on_gpu(framework: str) -> tuple[str, ...]:
     """The readers of images (LOADER) that decode on a GPU, if there is one."""
-    return ("native", "dali") if traits_of(framework).decodes_on_gpu else ("dali",)
+    return ("native", "dali") if traits_of(framework).gpu_decoder else ("dali",)

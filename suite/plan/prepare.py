@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from suite import rules as rulebook
+from suite.common.support import loaders
 from suite.containers.engines.workers import NativeWorkers
 from suite.containers.images.bundle import Bundle, open_bundle
 from suite.containers.images.bundle_manifest import BundleProblem
-from suite.contract import CONVERSION, ConversionKey
+from suite.contract import CONVERSION, ConversionKey, Key
+from suite.contract.traits import traits_of
 from suite.datasets import catalogue
 from suite.datasets import errors as dataset_errors
 from suite.datasets.prepare import missing_weights
@@ -181,20 +183,27 @@ def _ensured(name: str, ensure: Callable[[], Path]) -> Path:
 def _loader_packages(plan: Plan, python: Path) -> Path | None:
     """The folder with DALI for loader=dali, made at its first use; None for other loaders.
 
-    A custom interpreter must have its own. In a container the worker finds out.
+    A custom interpreter must have what the loader imports. In a container the worker finds out.
     """
-    if plan.settings.loader != "dali":
-        return None
+    key, loader = plan.key, plan.settings.loader
     if plan.settings.python is None:
+        if loader != "dali":
+            return None
         _ensured("DALI", lambda: environments.ensure_tools("dali", _say))
         return environments.tools_plan("dali").packages_folder
-    code = (
-        "from importlib.util import find_spec as f; raise SystemExit(not (f('nvidia') and f('nvidia.dali')))"
-    )
+    decoder = traits_of(key.framework).gpu_decoder
+    reads_images = isinstance(key, Key) and len(loaders(key)) > 1
+    if loader == "dali":
+        package, project, other = "nvidia.dali", "nvidia-dali-cuda130", "native"
+    elif loader == "native" and decoder and reads_images and plan.accelerator == "cuda":
+        package, project, other = decoder, decoder, "pillow"
+    else:
+        return None
+    code = f"from importlib.util import find_spec; raise SystemExit(find_spec({package!r}) is None)"
     if subprocess.run([str(python), "-s", "-c", code], capture_output=True, check=False).returncode:
         raise EnvironmentProblem(
-            "loader: expected nvidia.dali in the interpreter framework.python, found none: install "
-            "nvidia-dali-cuda130 there, or use loader=native"
+            f"loader: expected {package} in the interpreter framework.python, found none: install "
+            f"{project} there, or use loader={other}"
         )
     return None
 

@@ -367,15 +367,26 @@ def test_worker_gets_the_loader(tmp_path: Path) -> None:
     assert resources.job(plan, 0, 0, tmp_path)["loader"] == "pillow"
 
 
-def test_missing_dali_is_reported_before_a_run() -> None:
+@pytest.mark.parametrize(
+    ("loader", "machine", "missing"),
+    [
+        ("dali", LAPTOP, r"nvidia\.dali in .* install nvidia-dali-cuda130 there, or use loader=native"),
+        ("native", SERVER, "torchvision in .* install torchvision there, or use loader=pillow"),
+        ("native", LAPTOP, None),
+        ("pillow", SERVER, None),
+    ],
+)
+def test_missing_library_of_a_loader_is_reported_before_a_run(
+    loader: str, machine: Machine, missing: str | None
+) -> None:
     dataset = Dataset("d", "mini", "", 0, 0, None)
-    plan = planned(settings("loader=dali", f"framework.python={sys.executable}", workload="alexnet"))
-    with pytest.raises(
-        EnvironmentProblem, match=r"expected nvidia\.dali in the interpreter framework\.python"
-    ):
+    options = (f"loader={loader}", f"framework.python={sys.executable}", "data=real", "scale=mini")
+    plan = planned(settings(*options, "runtime=native", workload="alexnet"), machine)
+    if missing is None:
+        assert prepare.prepare_workers(plan, dataset).custom.python_digest is not None
+        return
+    with pytest.raises(EnvironmentProblem, match=f"loader: expected {missing}"):
         prepare.prepare_workers(plan, dataset)
-    native = planned(settings(f"framework.python={sys.executable}", workload="alexnet"))
-    assert prepare.prepare_workers(native, dataset).custom.python_digest is not None
 
 
 def test_training_on_ranks_needs_an_exchange_and_inference_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,6 @@ TRAITS = Traits(
     buckets=True,
     one_machine=("copy_engine",),
     no_strategy={"parameter_server": "PyTorch has none"},
-    decodes_on_gpu=True,
+    gpu_decoder="torchvision",
     reference=True,
 )
