@@ -60,9 +60,7 @@ class Traits:
     one_machine: tuple[str, ...] = ()  # the collectives that reach the devices of one machine only
     no_strategy: Mapping[str, str] = field(default_factory=dict)  # why it lacks a strategy, in a clause
     helpers: Helpers | None = None  # None: the ranks exchange without further processes
-    gpu_decoder: str = (
-        ""  # the package with which its native reader decodes images on a GPU; empty: on the CPU
-    )
+    gpu_decoder: str = ""  # the package with which its native reader of images decodes on a GPU, if it does
     reference: bool = False  # all other frameworks are compared with its float64 results on a CPU
 
 

@@ -56,7 +56,9 @@ class Reader(DecodedImages):
 
     def _decoded(self, found: list[Encoded], request: Request) -> list[Tensor]:
         """The images, uint8 [3, height, width]; Pillow decodes those that nvJPEG cannot, such as CMYK."""
-        contents = [torch.from_numpy(image.content) for image in found]
+        contents = [
+            torch.from_numpy(content if content.flags.writeable else content.copy()) for content, _ in found
+        ]
         try:
             return self._by_nvjpeg(contents)
         except RuntimeError as error:
