@@ -97,7 +97,12 @@ def test_peak_memory_of_a_worker_excludes_its_parent() -> None:
 
 @pytest.mark.parametrize(
     ("loader", "device", "queues"),
-    [("dali", "cuda:0", "32"), ("dali", "cpu", None), ("native", "cuda:0", None)],
+    [
+        ("dali", "cuda:0", "32"),
+        ("native", "cuda:0", "32"),
+        ("native", "cpu", None),
+        ("pillow", "cuda:0", None),
+    ],
 )
 def test_decoder_on_a_gpu_gets_all_hardware_queues(
     loader: str, device: str, queues: str | None, tmp_path: Path
