@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from tests.equivalence.images import case
 
-CASE = case("inception_bn_small", batch=4, reference=16, optimised=True)
+CASE = case("inception_bn_small", batch=4, reference=16, optimised=True, shortened=True)
