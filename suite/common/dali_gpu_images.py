@@ -16,7 +16,7 @@ from suite.common.image_reader import DeviceImages, Images, Request
 
 __all__ = ["DECODER", "Reader"]
 
-_PIPELINES = 3  # of images at the same time; on an H200 a fourth adds 9 % to the pipeline alone, and CPU time
+_PIPELINES = 3  # batches that are decoded at the same time; with four, more cores are busy
 
 DECODER = f"{dali_images.DECODER} on the GPU, on its JPEG engine if there is one"
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.common.support import decodes_on_gpu
 from suite.contract import BadData, Job
-from suite.contract.traits import loaders_on_gpu
 
 U8 = NDArray[np.uint8]
 Box = tuple[int, int, int, int]  # left, upper, right, lower, in pixels; the last two are excluded
@@ -131,21 +131,16 @@ class Reader(Protocol):
 
 def reader_module(job: Job) -> Any:
     """The module whose ``Reader`` ``job.loader`` selects; ImportError where its library is not installed."""
-    where = "gpu_" if decodes_on_gpu(job) else ""
+    where = "gpu_" if decodes_on_gpu(job.key, job.device, job.loader) else ""
     if job.loader == "native":
         return import_module(f"suite.frameworks.{job.key.framework}.{where}input_pipeline")
     return import_module(f"suite.common.{job.loader}_{where}images")
 
 
-def decodes_on_gpu(job: Job) -> bool:
-    """Whether the reader of ``job`` decodes on its GPU."""
-    return job.device.startswith("cuda") and job.loader in loaders_on_gpu(job.key.framework)
-
-
 def open_reader(job: Job, images: Images) -> Reader:
     """The reader of ``job``, with its threads; it reads nothing ahead where requests come one at a time."""
     ahead = 0 if one_at_a_time(job) else AHEAD
-    gpu = {"gpu": job.device_index} if decodes_on_gpu(job) else {}
+    gpu = {"gpu": job.device_index} if decodes_on_gpu(job.key, job.device, job.loader) else {}
     return cast("Reader", reader_module(job).Reader(images, job.key.batch, max(1, job.threads), ahead, **gpu))
 
 

@@ -43,3 +43,14 @@ def unsupported(key: Key, device: str, capability: str = "") -> str | None:
 def loaders(key: Key) -> tuple[str, ...]:
     """The loaders that can read the data of ``key``; only image files have more than one."""
     return ("native",) if key.data == "synthetic" else tuple(specification(key.workload).LOADERS)
+
+
+def reads_images(key: Key) -> bool:
+    """Whether ``key`` reads image files, for which there is a choice of loaders."""
+    return len(loaders(key)) > 1
+
+
+def decodes_on_gpu(key: Key, device: str, loader: str) -> bool:
+    """Whether ``device`` (``cpu``, ``cuda:0``) is a GPU on which ``loader`` decodes the images of ``key``."""
+    able = loader == "dali" or (loader == "native" and traits_of(key.framework).gpu_decoder != "")
+    return able and device.startswith("cuda") and reads_images(key)

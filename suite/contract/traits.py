@@ -86,8 +86,3 @@ def reference_framework() -> str:
 def storage_formats() -> dict[str, str]:
     """The storage formats that frameworks write, each with the framework that writes it."""
     return dict(sorted((traits_of(name).storage, name) for name in framework_names()))
-
-
-def loaders_on_gpu(framework: str) -> tuple[str, ...]:
-    """The readers of images (LOADER) that decode on a GPU, if there is one."""
-    return ("native", "dali") if traits_of(framework).gpu_decoder else ("dali",)

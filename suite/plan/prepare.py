@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from suite import rules as rulebook
-from suite.common.support import loaders
+from suite.common.support import decodes_on_gpu
 from suite.containers.engines.workers import NativeWorkers
 from suite.containers.images.bundle import Bundle, open_bundle
 from suite.containers.images.bundle_manifest import BundleProblem
@@ -191,12 +191,11 @@ def _loader_packages(plan: Plan, python: Path) -> Path | None:
             return None
         _ensured("DALI", lambda: environments.ensure_tools("dali", _say))
         return environments.tools_plan("dali").packages_folder
-    decoder = traits_of(key.framework).gpu_decoder
-    reads_images = isinstance(key, Key) and len(loaders(key)) > 1
     if loader == "dali":
         package, project, other = "nvidia.dali", "nvidia-dali-cuda130", "native"
-    elif loader == "native" and decoder and reads_images and plan.accelerator == "cuda":
-        package, project, other = decoder, decoder, "pillow"
+    elif isinstance(key, Key) and decodes_on_gpu(key, plan.accelerator, loader):
+        package = project = traits_of(key.framework).gpu_decoder
+        other = "pillow"
     else:
         return None
     code = f"from importlib.util import find_spec; raise SystemExit(find_spec({package!r}) is None)"

@@ -21,7 +21,7 @@ from suite import rules as rulebook
 from suite import workloads
 from suite.audit.curves import passes
 from suite.audit.items import ComparedItem, incomparable, sequences
-from suite.common.support import loaders
+from suite.common.support import decodes_on_gpu, reads_images
 from suite.containers.engines.workers import NativeWorkers
 from suite.contract import BENCHMARK
 from suite.contract.seeds import fingerprint_passes, seed_of
@@ -33,7 +33,6 @@ from suite.environments.errors import EnvironmentMissing, LargeDownload
 from suite.harness.fingerprint import fingerprint_job
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.log.model import Record
-from suite.metrics.machine import facts
 from suite.plan.errors import BadConfiguration, EnvironmentProblem, Unsupported, one_of
 from suite.replay.repeats import ReplayOptions
 
@@ -126,11 +125,12 @@ def _compare_batches(
     key, settings = record.key, record.header["settings"]
     if not record.repeats:
         return incomparable("batches", "the log has no repeat")
-    if len(loaders(key)) > 1 and framework != key.framework:
+    if reads_images(key) and framework != key.framework:
         why = f"the decoder of images is that of {key.framework}; set FRAMEWORK={key.framework}"
         return incomparable("batches", why, 0)
-    if record.header["loader"] == "dali" or " on the GPU" in str(facts(record, "inside").get("decoder")):
-        return incomparable("batches", "the images were decoded on a GPU", 0)
+    loader = record.header["loader"]
+    if loader == "dali" or decodes_on_gpu(key, settings["device"], loader):
+        return incomparable("batches", "DALI or a GPU decoded the images", 0)
     folder = ""
     if key.data == "real":
         name = workloads.specification(key.workload).DATASETS[key.scale]

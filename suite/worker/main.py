@@ -14,8 +14,8 @@ from time import monotonic_ns
 from typing import Any
 
 from suite import workloads
-from suite.common.image_reader import decodes_on_gpu
 from suite.common.stream import digest_arrays
+from suite.common.support import decodes_on_gpu
 from suite.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, BadData, ConversionJob, Job, LostRank
 from suite.contract.traits import framework_names, traits_of
 from suite.worker import children, fingerprint, loop, parent, record
@@ -95,7 +95,7 @@ def main(repeat: Callable[[Job | ConversionJob, Channel, int], None]) -> int:
             return parent.run_ranks(channel, ranks)
         channel.listen()
         job = parse_job(channel.configuration["job"])
-        if isinstance(job, Job) and decodes_on_gpu(job):
+        if isinstance(job, Job) and decodes_on_gpu(job.key, job.device, job.loader):
             # CUDA reads it at its start. The decoder uses some 90 streams, and streams that share a hardware
             # queue wait for each other: with the default of 8 queues resnet50 trained at 74 % of its speed
             # on synthetic data, with 32 at 97 % (one H200).

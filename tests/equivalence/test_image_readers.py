@@ -218,7 +218,7 @@ def test_reader_does_not_change_allocator(reader: str, made: Any) -> None:
     assert json.loads(str(made(reader)["report"]))["pages"] < 50, "of 512"
 
 
-def test_resizing_on_a_gpu_is_that_of_pillow(folder: Path) -> None:
+def test_resizing_by_matrix_products_is_that_of_pillow(folder: Path) -> None:
     done = run("pytorch", "tests.equivalence.resized_images", str(folder))
     found = json.loads(done.stdout)
     assert {split: one["padded"] for split, one in found.items()} == {

@@ -77,7 +77,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def some_pages(site: Path) -> list[Path]:
-    """One page of each kind, and every tenth result: no page has anything to load (test_pages.py)."""
+    """One page of each kind, and every tenth result; test_pages.py shows that no page loads anything."""
     kinds = ("workload", "system", "submitter", "sweep", "advice", "baseline")
     groups = [sorted((site / name).glob("*.html"))[0] for name in kinds]
     return [*sorted(site.glob("*.html")), *groups, *sorted((site / "r").glob("*.html"))[::10]]

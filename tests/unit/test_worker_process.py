@@ -96,18 +96,22 @@ def test_peak_memory_of_a_worker_excludes_its_parent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loader", "device", "queues"),
+    ("loader", "device", "changes", "queues"),
     [
-        ("dali", "cuda:0", "32"),
-        ("native", "cuda:0", "32"),
-        ("native", "cpu", None),
-        ("pillow", "cuda:0", None),
+        ("dali", "cuda:0", {}, "32"),
+        ("native", "cuda:0", {}, "32"),
+        ("native", "cuda:0", {"data": "synthetic"}, None),
+        ("native", "cuda:0", {"workload": "gnmt"}, None),
+        ("native", "cuda:0", {"framework": "jax"}, None),
+        ("native", "cpu", {}, None),
+        ("pillow", "cuda:0", {}, None),
     ],
 )
 def test_decoder_on_a_gpu_gets_all_hardware_queues(
-    loader: str, device: str, queues: str | None, tmp_path: Path
+    loader: str, device: str, changes: dict[str, str], queues: str | None, tmp_path: Path
 ) -> None:
-    job = replace(image_files.job(tmp_path), loader=loader, device=device)
+    job = image_files.job(tmp_path)
+    job = replace(job, loader=loader, device=device, key=replace(job.key, **changes))  # type: ignore[arg-type]
     text = json.dumps({"token": "", "job": {"kind": BENCHMARK, **asdict(job)}})
     repeat = "lambda job, channel, started: channel.send(os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS'))"
     code = f"import os; from suite.worker.main import main; raise SystemExit(main({repeat}))"

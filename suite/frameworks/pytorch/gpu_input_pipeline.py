@@ -24,7 +24,7 @@ __all__ = ["DECODER", "Reader"]
 
 DECODER = f"nvJPEG of torchvision {torchvision.__version__} on the GPU, on its JPEG engine if there is one"
 
-_DECODERS = 2  # one resizes and waits while the other one decodes
+_DECODERS = 2  # batches at a time: one is resized while the other one is decoded
 _CHUNK = 128  # images that are resized at a time: 200 MB of memory for those of ImageNet
 
 

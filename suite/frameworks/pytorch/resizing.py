@@ -1,4 +1,4 @@
-"""Cutting, resizing, mirroring and padding of decoded images as matrix products: the fastest way on a GPU."""
+"""Cuts, resizes, mirrors and pads decoded images with batched matrix products."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def transformed(
     cut_out = _cut_on_gpu if device.type == "cuda" else _cut_on_cpu
     cut = cut_out(images, boxes, torch.empty(len(images), rows, 3, columns, dtype=dtype, device=device))
     flipped = np.array([view.flipped for view in views])
+    upright = np.zeros_like(flipped)
     sizes, corners = (np.array([getattr(view, name) for view in views]).T for name in ("size", "corner"))
     along, inside_columns = _weights(columns, shape[1], widths, sizes[0], corners[0], flipped, device)
-    across, inside_rows = _weights(rows, shape[0], heights, sizes[1], corners[1], flipped & False, device)
+    across, inside_rows = _weights(rows, shape[0], heights, sizes[1], corners[1], upright, device)
     narrow = (cut.view(len(images), -1, columns) @ along.to(dtype).mT).round_()
     resized = across.to(dtype) @ narrow.view(len(images), rows, 3 * shape[1])
     pixels = resized.round_().view(-1, shape[0], 3, shape[1]).to(torch.uint8).permute(0, 1, 3, 2)
@@ -62,12 +63,14 @@ def _cut_on_gpu(images: Sequence[Tensor], boxes: NDArray[Any], target: Tensor) -
     count, rows, _, columns = target.shape
     block = 1 << (columns - 1).bit_length()
     grid = (count * rows * 3,)
-    kernels.cut_out[grid](joined, _sent(facts, target.device), target, count, rows, columns, block=block)
+    kernels.cut_out[grid](
+        joined, _enqueued_copy(facts, target.device), target, count, rows, columns, block=block
+    )
     return target
 
 
-def _sent(values: NDArray[Any], device: torch.device) -> Tensor:
-    """``values`` on ``device``, enqueued: a copy from memory that is not pinned would wait for the stream."""
+def _enqueued_copy(values: NDArray[Any], device: torch.device) -> Tensor:
+    """``values`` on ``device``. A copy from memory that is not pinned would wait for the stream."""
     host = torch.from_numpy(values)
     return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host
 
@@ -87,7 +90,7 @@ def _weights(
     triangle as wide as two pixels of the coarser of the two.
     """
     facts = np.stack([extents, sizes, corners, mirrored]).astype(np.float32)
-    extent, size, corner, mirror = _sent(facts, device)[:, :, None]
+    extent, size, corner, mirror = _enqueued_copy(facts, device)[:, :, None]
     at = torch.arange(count, device=device) + corner
     inside = (at >= 0) & (at < size)
     at = torch.where(mirror > 0, size - 1 - at, at)
