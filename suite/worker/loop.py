@@ -106,8 +106,9 @@ def run_span(
     timestamp(0)
     for i in range(count):
         step(first + i)
-        timestamp(i + 1)
+        # Before the timestamp: if another thread takes the interpreter, a step may be over after it.
         dispatched[i] = monotonic_ns()
+        timestamp(i + 1)
         if i + 1 - last == COLLECTED and i + 1 < count:
             framework.synchronize()
             results += pair.collect()

@@ -96,3 +96,8 @@ def test_sampling_order_is_permutation_twice() -> None:
     assert np.array_equal(made.order[:half], made.order[half:])
     assert sorted(made.order[:half]) == list(range(1, half + 1))
     assert half + half < 1 << 23  # float32 holds the numbers exactly
+
+
+def test_tables_are_made_once_for_a_shape() -> None:
+    shape = MINI.shapes[0]
+    assert tables(MINI, *shape) is tables(MINI, *shape)  # every batch of real data needs them

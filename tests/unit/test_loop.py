@@ -65,6 +65,28 @@ def test_span_contains_collection_and_dispatch_times() -> None:
     assert span.dispatched[-1] <= span.ns - span.collect_ns
 
 
+class Interrupted(Recorder):
+    """A device that ends each step at once; another thread then runs for 2 ms before the host goes on."""
+
+    def prepare_timestamps(self, count: int) -> None:
+        self.ends = [0] * count
+
+    def record_timestamp(self, index: int) -> None:
+        self.ends[index] = time.monotonic_ns()
+        time.sleep(0.002)
+
+    def read_timestamps(self, count: int) -> list[int]:
+        return [end - self.ends[0] for end in self.ends[1:count]]
+
+
+def test_step_ends_after_its_dispatch_where_the_host_is_interrupted() -> None:
+    device = Interrupted()
+    span = loop.run_span(device, device, 0, 3)
+    opened = device.ends[0] - span.open_ns
+    for sent, end in zip(span.dispatched, span.timestamps, strict=True):
+        assert sent <= end + opened
+
+
 class Late(Recorder):
     """A thread of the framework records the timestamps; the host notices the end 20 ms later."""
 

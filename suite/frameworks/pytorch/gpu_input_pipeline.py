@@ -6,7 +6,6 @@ The batch stays in the GPU's memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,7 @@ from torchvision.io import ImageReadMode, decode_jpeg
 
 from suite.common.decoder import decode
 from suite.common.encoded_images import LARGEST, DecodedImages, Encoded
-from suite.common.image_reader import DeviceImages, Images, Item, Request
+from suite.common.image_reader import DeviceImages, Images, Request
 from suite.frameworks.pytorch.resizing import transformed
 
 __all__ = ["DECODER", "Reader"]
@@ -26,7 +25,7 @@ __all__ = ["DECODER", "Reader"]
 DECODER = f"nvJPEG of torchvision {torchvision.__version__} on the GPU, on its JPEG engine if there is one"
 
 _DECODERS = 2  # batches at a time: one is resized while the other one is decoded
-_CHUNK = 128  # images that are decoded and resized at a time: 200 MB of memory for those of ImageNet
+_CHUNK = 128  # images that are resized at a time: 200 MB of memory for those of ImageNet
 
 
 class Reader(DecodedImages):
@@ -43,20 +42,19 @@ class Reader(DecodedImages):
 
     def _on_stream(self, stream: Any, found: list[Encoded], request: Request) -> DeviceImages:
         with torch.cuda.device(self._device), torch.cuda.stream(stream):
-            pixels = list[Tensor]()
+            decoded, pixels = self._decoded(found, request), list[Tensor]()
             for at in range(0, len(found), _CHUNK):
                 part = slice(at, at + _CHUNK)
-                decoded = self._decoded(found[part], request.items[part])
                 views = [image.view for image in found[part]]
-                pixels.append(transformed(decoded, views, request.shape, self._images.fill))
-                # nvJPEG has a stream of its own, which would write to memory that is still read.
-                stream.synchronize()
+                pixels.append(transformed(decoded[part], views, request.shape, self._images.fill))
             batch = torch.cat(pixels)
             at = request.items[0].sample % request.shape[0]
             row = batch[:, at : at + 1].cpu().numpy()
+            # nvJPEG has a stream of its own, which would write to the memory of images that are still read.
+            stream.synchronize()
         return DeviceImages(batch, tuple(batch.shape), lambda: batch.cpu().numpy(), row)
 
-    def _decoded(self, found: list[Encoded], items: Sequence[Item]) -> list[Tensor]:
+    def _decoded(self, found: list[Encoded], request: Request) -> list[Tensor]:
         """The images, uint8 [3, height, width]; Pillow decodes those that nvJPEG cannot, such as CMYK."""
         contents = [
             torch.from_numpy(content if content.flags.writeable else content.copy()) for content, _ in found
@@ -67,7 +65,7 @@ class Reader(DecodedImages):
             if isinstance(error, torch.OutOfMemoryError):
                 raise
         images = list[Tensor]()
-        for content, item in zip(contents, items, strict=True):
+        for content, item in zip(contents, request.items, strict=True):
             try:
                 images += self._by_nvjpeg([content])
             except RuntimeError:

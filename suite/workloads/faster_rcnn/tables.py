@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,9 @@ class Tables:
     order: NDArray[np.int32]
 
 
+@lru_cache(maxsize=4)  # each batch needs them, and they take 45 ms to make
 def tables(dims: spec.Dimensions, height: int, width: int) -> Tables:
-    """The constants for images of ``height`` and ``width``."""
+    """The constants for images of ``height`` and ``width``; not to be changed."""
     grids = dims.grids(height, width)
     parts = [
         _anchors(side, stride, *grid)
