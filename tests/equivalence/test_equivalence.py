@@ -66,9 +66,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return Runs(tmp_path_factory.mktemp("equivalence"))
 
 
-@pytest.mark.parametrize("precision", ["fp64", "fp32"])
+def of_different_pairs() -> list[str]:
+    """One pair computes every classifier: here are one with normalisation and one with dropout."""
+    return [
+        name
+        for name in names()
+        if name in ("alexnet", "resnet50") or not workloads.specification(load(name).workload).FAMILY
+    ]
+
+
+# In fp32 one network of each pair: what differs is the pair. `make equivalence` compares all in both.
+COMPARED = [(name, "fp64") for name in names()] + [(name, "fp32") for name in of_different_pairs()]
+
+
+@pytest.mark.parametrize(("case", "precision"), COMPARED)
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-@pytest.mark.parametrize("case", names())
 def test_frameworks_agree(runs: Runs, case: str, first: str, second: str, precision: str) -> None:
     a, b = runs.of(case, first, precision), runs.of(case, second, precision)
     found = compare.differences(a, b, precision)
@@ -92,17 +104,8 @@ def test_every_mutant_breaks_a_bound(runs: Runs, case: str) -> None:
     assert [name for name, excess in mutants.items() if excess is None] == []
 
 
-def contracts() -> list[str]:
-    """One pair computes every classifier: it is checked with normalisation and with dropout."""
-    return [
-        name
-        for name in names()
-        if name in ("alexnet", "resnet50") or not workloads.specification(load(name).workload).FAMILY
-    ]
-
-
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("case", contracts())
+@pytest.mark.parametrize("case", of_different_pairs())
 def test_pair_passes_contract_checks(case: str, framework: str) -> None:
     done = run(framework, "tests.equivalence.contract_checks", case, framework)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
