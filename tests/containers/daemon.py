@@ -48,3 +48,17 @@ def stop(name: str, folder: Path) -> bool:
     finally:
         file.unlink(missing_ok=True)
     return True
+
+
+def ended_by_itself(name: str, folder: Path) -> str:
+    """The end of the log of a daemon that :func:`start` started, if it ended by itself; else empty."""
+    try:
+        pid, created = (folder / f"{name}.pid").read_text().split()
+        process = psutil.Process(int(pid))
+        if process.create_time() == float(created) and process.status() != psutil.STATUS_ZOMBIE:
+            return ""
+    except FileNotFoundError:
+        return ""
+    except psutil.NoSuchProcess:
+        pass
+    return " / ".join((folder / f"{name}.log").read_text(errors="replace").strip().splitlines()[-5:])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.containers import daemon, engine
@@ -52,3 +53,15 @@ def test_daemon_that_ends_at_once_reports_why(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "raise SystemExit('no such storage driver')"]
     assert "no such storage driver" in (daemon.start("broken", command, tmp_path, lambda: False, 10) or "")
     assert not list(tmp_path.glob("*.pid"))
+
+
+def test_daemon_that_ended_by_itself_leaves_its_last_lines(tmp_path: Path) -> None:
+    assert daemon.ended_by_itself("brief", tmp_path) == ""
+    command = [sys.executable, "-c", "print('no space on the disk', flush=True); input()"]
+    with (tmp_path / "brief.log").open("w") as log:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True)
+        created = psutil.Process(process.pid).create_time()
+        (tmp_path / "brief.pid").write_text(f"{process.pid} {created}\n")
+        assert daemon.ended_by_itself("brief", tmp_path) == ""
+        process.communicate("\n")
+    assert daemon.ended_by_itself("brief", tmp_path) == "no space on the disk"
