@@ -106,7 +106,7 @@ def run_span(
     timestamp(0)
     for i in range(count):
         step(first + i)
-        # Before the timestamp: if another thread takes the interpreter, a step may be over after it.
+        # Not after the timestamp: if another thread ran in between, the device may have ended the step.
         dispatched[i] = monotonic_ns()
         timestamp(i + 1)
         if i + 1 - last == COLLECTED and i + 1 < count:

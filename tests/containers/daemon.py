@@ -29,18 +29,14 @@ def start(
             return None
         time.sleep(0.2)
     stop(name, folder)
-    tail = log.read_text(errors="replace").strip().splitlines()[-5:]
-    return f"{name} was started and does not answer: {' / '.join(tail)}"
+    return f"{name} was started and does not answer: {_end_of(log)}"
 
 
 def stop(name: str, folder: Path) -> bool:
     """End the daemon that :func:`start` started; False if it does not run."""
     file = folder / f"{name}.pid"
     try:
-        pid, created = file.read_text().split()
-        process = psutil.Process(int(pid))
-        if process.create_time() != float(created):
-            return False
+        process = _process(file)
         process.terminate()
         process.wait(30)
     except (OSError, ValueError, psutil.NoSuchProcess):
@@ -52,13 +48,23 @@ def stop(name: str, folder: Path) -> bool:
 
 def ended_by_itself(name: str, folder: Path) -> str:
     """The end of the log of a daemon that :func:`start` started, if it ended by itself; else empty."""
+    file = folder / f"{name}.pid"
     try:
-        pid, created = (folder / f"{name}.pid").read_text().split()
-        process = psutil.Process(int(pid))
-        if process.create_time() == float(created) and process.status() != psutil.STATUS_ZOMBIE:
+        if not file.exists() or _process(file).status() != psutil.STATUS_ZOMBIE:
             return ""
-    except FileNotFoundError:
-        return ""
     except psutil.NoSuchProcess:
         pass
-    return " / ".join((folder / f"{name}.log").read_text(errors="replace").strip().splitlines()[-5:])
+    return _end_of(folder / f"{name}.log")
+
+
+def _process(file: Path) -> psutil.Process:
+    """The process that :func:`start` noted in ``file``; psutil.NoSuchProcess if it ended."""
+    pid, created = file.read_text().split()
+    process = psutil.Process(int(pid))
+    if process.create_time() != float(created):
+        raise psutil.NoSuchProcess(int(pid))  # another process has its pid now
+    return process
+
+
+def _end_of(log: Path) -> str:
+    return " / ".join(log.read_text(errors="replace").strip().splitlines()[-5:])

@@ -23,7 +23,8 @@ from tests.end_to_end.test_training_on_ranks import assert_ranks_exchanged
 from tests.unit.test_plan import settings
 
 pytestmark = pytest.mark.docker
-# Tables in every framework; text and images in some, because what an image has for them is the same in all.
+# `ncf` runs in every framework. A workload that reads text and one that decodes images run in some: the
+# layers of their container images are made in the same way for all.
 PAIRS = [("ncf", framework) for framework in workloads.frameworks("ncf")] + [
     ("gnmt", "pytorch"),
     ("gnmt", "mxnet"),

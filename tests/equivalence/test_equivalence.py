@@ -66,8 +66,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return Runs(tmp_path_factory.mktemp("equivalence"))
 
 
-def of_different_pairs() -> list[str]:
-    """One pair computes every classifier: here are one with normalisation and one with dropout."""
+def cases_of_all_pairs() -> list[str]:
+    """Cases that run every pair. One pair computes all classifiers: one has normalisation, one dropout."""
     return [
         name
         for name in names()
@@ -75,8 +75,8 @@ def of_different_pairs() -> list[str]:
     ]
 
 
-# In fp32 one network of each pair: what differs is the pair. `make equivalence` compares all in both.
-COMPARED = [(name, "fp64") for name in names()] + [(name, "fp32") for name in of_different_pairs()]
+# fp64 for every case, fp32 for those that run every pair. `make equivalence` compares every case in both.
+COMPARED = [(name, "fp64") for name in names()] + [(name, "fp32") for name in cases_of_all_pairs()]
 
 
 @pytest.mark.parametrize(("case", "precision"), COMPARED)
@@ -105,7 +105,7 @@ def test_every_mutant_breaks_a_bound(runs: Runs, case: str) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("case", of_different_pairs())
+@pytest.mark.parametrize("case", cases_of_all_pairs())
 def test_pair_passes_contract_checks(case: str, framework: str) -> None:
     done = run(framework, "tests.equivalence.contract_checks", case, framework)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
