@@ -15,14 +15,14 @@ from nvidia import dali
 from nvidia.dali import fn, types
 
 from suite.common.encoded_images import LARGEST, DecodedImages, Encoded, encoded
-from suite.common.image_reader import Images, Request, not_whole
+from suite.common.image_reader import Images, Request, View, not_whole
 
 __all__ = ["DECODER", "Reader"]
 
 DECODER = f"nvidia.dali {dali.__version__}"
 
 # Beside the content; each has a row for each image.
-_INPUTS = ("start", "extent", "size", "flipped", "corner", "shape")
+_INPUTS = ("start", "extent", "size", "corner", "shape")
 
 
 class Reader(DecodedImages):
@@ -86,7 +86,6 @@ def make_pipeline(
             **decoder,
         )
         pixels = fn.resize(pixels, size=sources["size"], interp_type=types.INTERP_LINEAR, antialias=True)
-        pixels = fn.flip(pixels, horizontal=sources["flipped"])
         pixels = fn.slice(
             pixels,
             sources["corner"],
@@ -104,6 +103,15 @@ def make_pipeline(
     return pipeline
 
 
+def _size(view: View) -> tuple[int, int]:
+    """Rows and columns after resizing; ``resize`` mirrors where the columns are negative.
+
+    On a GPU ``flip`` would launch a kernel for each image.
+    """
+    width, height = view.size
+    return height, -width if view.flipped else width
+
+
 def run(pipeline: Any, images: list[Encoded], shape: tuple[int, int], **more: NDArray[Any]) -> Any:
     """The outputs of ``pipeline`` for one batch; ``more`` are further inputs, with a row for each image."""
     views = [image.view for image in images]
@@ -111,8 +119,7 @@ def run(pipeline: Any, images: list[Encoded], shape: tuple[int, int], **more: ND
     inputs = {
         "start": boxes[:, :2],
         "extent": boxes[:, 2:] - boxes[:, :2],
-        "size": np.array([view.size[::-1] for view in views], np.float32),
-        "flipped": np.array([view.flipped for view in views], np.int32),
+        "size": np.array([_size(view) for view in views], np.float32),
         "corner": np.array([view.corner[::-1] for view in views], np.int32),
         "shape": np.array([shape] * len(images), np.int32),
     }

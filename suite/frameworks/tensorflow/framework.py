@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ class Framework(BaseFramework):
         types = {"bf16": tf.bfloat16, "fp16": tf.float16}
         self.compute_dtype = types.get(job.key.precision, self.dtype)
         self._waits = job.key.scenario == "single_stream"  # for the output of each step
+        self._waiting = ThreadPoolExecutor(1)  # for copies of images; starts no thread before its first use
         self._timestamps = HostTimestamps()  # on the CPU a function has completed when its call returns
         # Dropout differs between ranks.
         self.seed = (job.seed + job.rank) % 2**63
@@ -127,6 +129,8 @@ class Framework(BaseFramework):
         On a GPU int32 becomes int64, which :meth:`make_fast` reverses: a function takes int32 only from host
         memory, so that every step would copy it to the device.
         """
+        if self.cuda and isinstance(array, DeviceImages):
+            return self._from_device(array)
         array = np.asarray(array)
         if array.dtype.kind == "f":
             array = array.astype(self.dtype.as_numpy_dtype)
@@ -135,6 +139,16 @@ class Framework(BaseFramework):
             with tf.device("/GPU:0"):
                 return tf.identity(tf.convert_to_tensor(array))
         return tf.convert_to_tensor(array.copy())
+
+    def _from_device(self, images: DeviceImages) -> Tensor:
+        """A copy on the device of ``images``, enqueued."""
+        with tf.device("/GPU:0"):
+            # DALI waits on the host for images that are exported without a stream: TensorFlow shows none.
+            copy = tf.raw_ops.DeepCopy(x=tf.experimental.dlpack.from_dlpack(images.__dlpack__()))
+            # TensorFlow has no events either. A value of the copy reaches the host after the copy.
+            last = copy[-1, -1, -1]
+        self.keep_until(self._waiting.submit(self.array, last).result, images)
+        return copy
 
     def array(self, tensor: Tensor) -> NDArray[Any]:
         """A copy of ``tensor`` on the host, C-contiguous; half precision as float32."""
