@@ -7,6 +7,7 @@ the width of a terminal, which its workers do not have. The test processes of a 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -24,6 +25,16 @@ os.environ.pop("COLUMNS", None)
 # Each run tries the same examples, so that none fails by chance; `--hypothesis-profile=default` draws others.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
+
+
+gc.disable()  # thousands of tests are collected: hardly any garbage, and a third more time with the collector
+
+
+def pytest_collection_finish() -> None:
+    """From now on the collector looks for garbage, rarely and not among the collected tests."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

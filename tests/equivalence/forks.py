@@ -68,10 +68,12 @@ class Forks:
 
 def main(framework: str) -> None:
     """See the module; a fork returns from here into its own end, with the exit handlers of its libraries."""
+    gc.disable()  # imports make hardly any garbage
     import_module(f"suite.frameworks.{framework}.pair")
     if framework == "pytorch":
         import_module("torch._dynamo")  # DistributedDataParallel would import it in each rank: a second each
     gc.freeze()  # no fork searches for garbage among the objects of the imports
+    gc.enable()
     answers = os.dup(1)
     for line in sys.stdin:
         request = json.loads(line)
