@@ -135,11 +135,11 @@ def other_magic(folder: Path) -> None:
     path.write_bytes(bytes(content))
 
 
-def other_bit(folder: Path) -> None:
-    """Flip one bit in the last record of a TFRecord shard."""
+def other_length(folder: Path) -> None:
+    """Damage the length of a TFRecord shard's second record."""
     path = folder / "train-00002-of-00003.tfrecord"
     content = bytearray(path.read_bytes())
-    content[-1000] ^= 16
+    content[int((folder / f"{path.name}.idx").read_text().split()[2])] ^= 1
     path.write_bytes(bytes(content))
 
 
@@ -162,7 +162,7 @@ BAD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "nonsense": ("", nonsense),
     "missing": ("", missing),
     "magic": ("recordio", other_magic),
-    "bit": ("tfrecord", other_bit),
+    "length": ("tfrecord", other_length),
     "hash": ("arrayrecord", other_hash),
 }
 

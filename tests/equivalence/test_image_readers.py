@@ -158,7 +158,7 @@ MESSAGES = {
     "nonsense": "train/n00000001/train_0.JPEG: expected a whole image",
     "missing": "train/n00000001/train_0.JPEG: expected an image, found no such file",
     "magic": "train-00001-of-00003.rec: record 1: expected the magic number",
-    "bit": "train-00002-of-00003.tfrecord: record 1: expected a content that matches its checksum",
+    "length": "train-00002-of-00003.tfrecord: record 1: expected the length ",
     "hash": "train-00001-of-00003.array_record: record 1: expected a content that matches its hash",
 }
 
