@@ -27,7 +27,8 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.load_profile("repeatable")
 
 
-gc.disable()  # thousands of tests are collected: hardly any garbage, and a third more time with the collector
+# Collecting thousands of tests makes hardly any garbage, and takes a third longer with the garbage collector.
+gc.disable()
 
 
 def pytest_collection_finish() -> None:

@@ -51,7 +51,7 @@ class Framework(BaseFramework):
         types = {"bf16": tf.bfloat16, "fp16": tf.float16}
         self.compute_dtype = types.get(job.key.precision, self.dtype)
         self._waits = job.key.scenario == "single_stream"  # for the output of each step
-        self._waiting = ThreadPoolExecutor(1)  # for copies of images; starts no thread before its first use
+        self._image_copies = ThreadPoolExecutor(1)  # waits for them; starts its thread at its first use
         self._timestamps = HostTimestamps()  # on the CPU a function has completed when its call returns
         # Dropout differs between ranks.
         self.seed = (job.seed + job.rank) % 2**63
@@ -143,11 +143,11 @@ class Framework(BaseFramework):
     def _from_device(self, images: DeviceImages) -> Tensor:
         """A copy on the device of ``images``, enqueued."""
         with tf.device("/GPU:0"):
-            # DALI waits on the host for images that are exported without a stream: TensorFlow shows none.
+            # TensorFlow does not expose its stream. Without one DALI exports images that are complete.
             copy = tf.raw_ops.DeepCopy(x=tf.experimental.dlpack.from_dlpack(images.__dlpack__()))
-            # TensorFlow has no events either. A value of the copy reaches the host after the copy.
+            # Nor does it have events. This pixel reaches the host only after the whole copy is made.
             last = copy[-1, -1, -1]
-        self.keep_until(self._waiting.submit(self.array, last).result, images)
+        self.keep_until(self._image_copies.submit(self.array, last).result, images)
         return copy
 
     def array(self, tensor: Tensor) -> NDArray[Any]:

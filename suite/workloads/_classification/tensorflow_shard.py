@@ -4,8 +4,8 @@ A record is its length (8 bytes), the length's checksum, the content, and the co
 are masked CRC-32C (``tsl/lib/hash/crc32c.h``). The index has a line ``offset size`` for each record, as
 DALI's ``tfrecord2idx`` writes it.
 
-The content's checksum is not compared: in Python that takes longer than all else that an image needs, and the
-digests of the shards have been compared before.
+The content's checksum is not compared: to compute it in Python takes longer than the rest of reading an
+image, and the shards were verified by their digests before.
 """
 
 from __future__ import annotations
