@@ -18,6 +18,7 @@ from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
 from suite.frameworks.tensorflow.exchange import Exchange
 from suite.frameworks.tensorflow.libraries import load_libraries
+from suite.frameworks.tensorflow.pinned import PinnedArrays
 from suite.frameworks.tensorflow.results import OverlappedResults
 from suite.frameworks.tensorflow.scaling import scaling_of
 from suite.frameworks.tensorflow.traits import TRAITS
@@ -52,6 +53,7 @@ class Framework(BaseFramework):
         self.compute_dtype = types.get(job.key.precision, self.dtype)
         self._waits = job.key.scenario == "single_stream"  # for the output of each step
         self._image_copies = ThreadPoolExecutor(1)  # waits for them; starts its thread at its first use
+        self._small_arrays = PinnedArrays(job.device_index)
         self._timestamps = HostTimestamps()  # on the CPU a function has completed when its call returns
         # Dropout differs between ranks.
         self.seed = (job.seed + job.rank) % 2**63
@@ -116,6 +118,7 @@ class Framework(BaseFramework):
         """Wait for every op on the device."""
         if self.cuda:
             tf.test.experimental.sync_devices()
+            self._small_arrays.reuse()
 
     def memory(self) -> dict[str, int | None]:
         """The peak of bytes that tensors held on the device."""
@@ -134,11 +137,14 @@ class Framework(BaseFramework):
         array = np.asarray(array)
         if array.dtype.kind == "f":
             array = array.astype(self.dtype.as_numpy_dtype)
-        elif self.cuda:
-            array = array.astype(np.int64) if array.dtype == np.int32 else array
-            with tf.device("/GPU:0"):
-                return tf.identity(tf.convert_to_tensor(array))
-        return tf.convert_to_tensor(array.copy())
+        elif self.cuda and array.dtype == np.int32:
+            array = array.astype(np.int64)
+        if not self.cuda:
+            return tf.convert_to_tensor(array.copy())
+        if self._small_arrays.takes(array):
+            return self._small_arrays.tensor(array)
+        with tf.device("/GPU:0"):
+            return tf.identity(tf.convert_to_tensor(array))
 
     def _from_device(self, images: DeviceImages) -> Tensor:
         """A copy on the device of ``images``, enqueued."""
