@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     device = torch.device(options.device)
-    for name, ours, plain in _series(device, options.seconds, options.burst):
+    for name, ours, plain in _series(device, options.seconds, options.burst):  # one at a time: their memory
         rates: dict[str, list[float]] = {"suite": [], "plain": []}
         sides = [("suite", ours), ("plain", plain)]
         for at in range(options.rounds):
@@ -47,8 +47,6 @@ def main() -> None:
         }
         ratio = medians["suite"] / medians["plain"]
         print(json.dumps({"series": name, **medians, "ratio": ratio, **variation}), flush=True)
-        del ours, plain, sides  # their memory
-        torch.cuda.empty_cache()
 
 
 def _series(device: torch.device, seconds: float, burst: float) -> Iterator[tuple[str, Rate, Rate]]:
@@ -113,11 +111,12 @@ def _copy(source: torch.device, target: torch.device, size: int, counted: int, s
 
 def _timed(run: Callable[[], object], count: int) -> float:
     """Seconds of ``count`` calls, from an idle device to an idle device."""
-    torch.cuda.synchronize() if torch.cuda.is_available() else None
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    wait()
     began = time.perf_counter()
     for _ in range(count):
         run()
-    torch.cuda.synchronize() if torch.cuda.is_available() else None
+    wait()
     return time.perf_counter() - began
 
 

@@ -19,7 +19,9 @@ kernel, and the slower of two parts does not hide the faster one completely.
 
 Intervals are CV+ (Barber et al., "Predictive inference with the jackknife+", 2021): the model is fitted again
 without some cells, and the log residuals of these bound the prediction. They contain the error of the model
-and of the fit, not only the noise of repeats.
+and of the fit, not only the noise of repeats. Residuals are scaled by the mean error of the cells that the
+same part limits: the speed of a device repeats within a few tenths of a percent, that of a few processors
+does not. They grow by 1/n, because the residuals of n cells chose the form, too.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ _STARTS = 6  # of the fit to all cells: a maximum has local minima
 _NEAR = (0.7, 0.4, 0.7)  # widths, as factors of 2, in which residuals are alike: processors, batch, devices
 _LOSS_SCALE = 0.05  # residuals beyond 5 % count linearly: one disturbed cell does not move the others
 _BETTER = 0.9  # a form with more parameters needs at most this share of the error of a simpler one
+_SHARED = 2.0  # cells that the mean error of all counts as in that of the cells that one part limits
 _MOST_TAKEN = 0.9  # of a processor: what one process may take from the loader
 CPUS, DEVICE, DISK = "cpus", "device", "disk"
 
@@ -270,7 +273,7 @@ class StepTime:
 
     @property
     def form(self) -> str:
-        """``plain`` or ``levels``."""
+        """``plain``, ``core`` or ``local``."""
         return self._chosen.form
 
     @property
@@ -301,26 +304,36 @@ class StepTime:
         chosen, rows = self._chosen, Rows.of(points)
         times = chosen.times(chosen.fit, rows)
         logs = np.log([chosen.times(fit, rows) for fit in chosen.folds])[self._fold_of]
-        low = _quantile(logs - chosen.errors[:, None], lower=True)
-        high = _quantile(logs + chosen.errors[:, None], lower=False)
+        limits = self._limits(rows)
+        errors = (chosen.errors / self._scales(self._limits(self._rows)))[:, None] * self._scales(limits)
+        errors *= 1 + 1 / len(self.points)
+        low = _quantile(logs - errors, lower=True)
+        high = _quantile(logs + errors, lower=False)
         middle = np.log(times)
         low = middle + widen * np.minimum(low - middle, 0.0)
         high = middle + widen * np.maximum(high - middle, 0.0)
-        device, cpus, disk, _ = chosen.fit.layout.parts(chosen.fit.theta, rows)
-        return [
-            Prediction(
-                float(times[i]),
-                float(np.exp(low[i])),
-                float(np.exp(high[i])),
-                self._binds(device[i], cpus[i], disk[i]),
-            )
-            for i in range(len(points))
-        ]
+        columns = zip(times, np.exp(low), np.exp(high), limits, strict=True)
+        return [Prediction(float(at), float(least), float(most), str(by)) for at, least, most, by in columns]
 
-    def _binds(self, device: float, cpus: float, disk: float) -> str:
+    def _limits(self, rows: Rows) -> NDArray[np.str_]:
+        """The part that sets the time of each row: cpus, device or disk."""
+        device, cpus, disk, _ = self._chosen.fit.layout.parts(self._chosen.fit.theta, rows)
         if self.processor:
-            return DISK if disk > device + cpus else CPUS
-        return max(((device, DEVICE), (cpus, CPUS), (disk, DISK)))[1]
+            device, cpus = np.zeros_like(device), device + cpus  # one part: the processor computes the model
+        found: NDArray[np.str_] = np.array([DEVICE, CPUS, DISK])[
+            np.stack([device, cpus, disk]).argmax(axis=0)
+        ]
+        return found
+
+    def _scales(self, limits: NDArray[np.str_]) -> Floats:
+        """The mean error of the cells that the same part limits, drawn towards that of all cells."""
+        errors, known = self._chosen.errors, self._limits(self._rows)
+        shared = _SHARED * errors.mean()
+        scale = {
+            part: (errors[known == part].sum() + shared) / ((known == part).sum() + _SHARED)
+            for part in np.unique(limits)
+        }
+        return np.maximum([scale[part] for part in limits], 1e-12)
 
 
 def _quantile(values: Floats, *, lower: bool) -> Floats:

@@ -4,16 +4,21 @@
 the bounds of the equivalence test and 1e-3 in the ten losses; tf32, bf16 and fp16 must meet 2e-2 in the
 losses. A reset must restart the pair, and the outputs of more steps than a window has must arrive in order.
 The exit code is the number of problems. Each device has processes of its own: TensorFlow cannot change it.
+
+Prints a JSON line for each precision. Those in ``docs/equivalence-gpu.json``, a list, are the table of the
+GPU in ``docs/equivalence.md``.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any
 
+from suite import workloads
 from tests.equivalence import compare
 from tests.equivalence.case import LOSSES, Case, load
 from tests.equivalence.runner import build, measure
@@ -34,20 +39,35 @@ def measure_on(device: str, name: str, framework: str, precision: str) -> dict[s
     return measure(load(name), framework, precision, device=device)
 
 
-def problems(name: str, framework: str, precision: str) -> Iterator[str]:
-    """The problems on the GPU in ``precision``."""
+def facts_of(name: str, framework: str) -> dict[str, Any]:
+    """The names of the row: the case, the framework with its version, and the GPU."""
+    job = replace(load(name).job(framework, "fp32"), device=DEVICE)
+    facts = workloads.framework_module(job).Framework(job).describe()
+    names = {"workload": name, "framework": framework}
+    return names | {"version": facts["version"], "device": facts["device_name"]}
+
+
+def problems(facts: dict[str, Any], precision: str) -> Iterator[str]:
+    """The problems on the GPU in ``precision`` of the case and framework of ``facts``."""
+    name, framework = facts["workload"], facts["framework"]
     exact = precision in ("fp64", "fp32")
     truth = apart(measure_on, "cpu", name, framework, precision if exact else "fp32")
-    on_gpu = apart(measure_on, DEVICE, name, framework, precision)
+    try:
+        on_gpu = apart(measure_on, DEVICE, name, framework, precision)
+    except RuntimeError as error:  # such as WrongCode: a framework's compiler made wrong code
+        print(json.dumps(facts | {"precision": precision, "refused": type(error).__name__}), flush=True)
+        yield str(error)
+        return
     difference = compare.in_maximum(on_gpu["losses"], truth["losses"])
-    print(f"{precision}: losses {difference:.1e}")
+    row = facts | {"precision": precision, "losses": difference}
     if not difference <= (1e-3 if exact else 2e-2):
         yield f"losses differ by {difference}"
     if exact:
         found = compare.differences(on_gpu, truth, precision)
-        print(f"{precision}: largest {max(found.items(), key=lambda item: item[1])}")
+        row["tensor"], row["largest"] = max(found.items(), key=lambda item: item[1])
         for array, value in compare.excesses(found, precision).items():
             yield f"{array}: {value}"
+    print(json.dumps(row), flush=True)
 
 
 def reset_problems(case: Case, framework: str) -> Iterator[str]:
@@ -91,7 +111,8 @@ def behaviour_problems(name: str, framework: str) -> list[str]:
 def main(arguments: list[str]) -> int:
     """See the module."""
     name, framework, *precisions = arguments
-    found = [f"{p}: {problem}" for p in precisions or PRECISIONS for problem in problems(name, framework, p)]
+    facts = apart(facts_of, name, framework)
+    found = [f"{p}: {problem}" for p in precisions or PRECISIONS for problem in problems(facts, p)]
     found += apart(behaviour_problems, name, framework)
     print("\n".join(found) or "all as on the CPU")
     return min(len(found), 100)

@@ -149,7 +149,9 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         if options.out:
             every = {scale: cases(scale) for scale in SCALES}
-            options.out.write_text(table_text.page(every, rows.find), encoding="utf-8")
+            file = options.out.with_name(f"{options.out.stem}-gpu.json")
+            on_gpu = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+            options.out.write_text(table_text.page(every, rows.find, on_gpu), encoding="utf-8")
     for problem in wrong:
         print(f"FAILED {problem}")
     return 1 if wrong else 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tests.equivalence import compare
-from tests.equivalence.case import Case
+from tests.equivalence.case import FRAMEWORKS, Case
 from tests.equivalence.recorded import Largest, Row
 
 KINDS = {
@@ -52,6 +53,15 @@ UNLISTED = """## Mini scale
 """
 
 
+ON_A_GPU = """## On a GPU, mini scale
+
+Each framework's fast path on a GPU beside the same on a CPU (`python -m tests.equivalence.gpu_check`, from
+`docs/equivalence-gpu.json`). float64: the largest difference of any compared array, bound {fp64:.0e}. bf16:
+that of ten losses from those in float32 on the CPU, bound 2e-02. An empty cell was not measured. `WrongCode`:
+the suite refuses what `torch.compile` made, because its outputs are not those of the uncompiled network.
+"""
+
+
 def line(row: Row) -> str:
     """One row for a terminal."""
     cells = []
@@ -70,8 +80,15 @@ def verdict(row: Row) -> str:
     return "ok, magnified" if row.magnified else "ok"
 
 
-def page(cases: Mapping[str, Sequence[Case]], find: Callable[[Case, str], Row | None]) -> str:
-    """The whole of ``docs/equivalence.md``: a table for each scale and precision."""
+def page(
+    cases: Mapping[str, Sequence[Case]],
+    find: Callable[[Case, str], Row | None],
+    on_gpu: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """The whole of ``docs/equivalence.md``: a table for each scale and precision, and one of GPUs.
+
+    ``on_gpu`` are the rows that ``gpu_check`` printed.
+    """
     bounds = {"fp64": compare.FP64["outputs"], "outputs": compare.FP32["outputs"]}
     bounds |= {"loss": compare.FP32["first loss"], "negligible": compare.NEGLIGIBLE}
     parts = [INTRODUCTION.format(**bounds, rounding=compare.ROUNDING)]
@@ -82,7 +99,27 @@ def page(cases: Mapping[str, Sequence[Case]], find: Callable[[Case, str], Row | 
         for precision, kinds in KINDS.items():
             parts.append(f"## {title}, {precision}\n")
             parts.append(_table(sorted(cases[scale], key=_order), precision, kinds, find))
+    if on_gpu:
+        parts += [ON_A_GPU.format(**bounds), _gpu_table(on_gpu)]
     return "\n".join(parts)
+
+
+def _gpu_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A line for each workload; for each framework its float64 and bf16."""
+    frameworks = [name for name in FRAMEWORKS if any(row["framework"] == name for row in rows)]
+    cells: dict[str, dict[tuple[str, str], str]] = {}
+    for row in rows:
+        text = row.get("refused") or f"{row['largest' if row['precision'] == 'fp64' else 'losses']:.1e}"
+        cells.setdefault(row["workload"], {})[row["framework"], row["precision"]] = text
+    columns = [(name, precision) for name in frameworks for precision in ("fp64", "bf16")]
+    heads = ["workload", *(f"{name}, {precision}" for name, precision in columns)]
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    lines += [
+        f"| {' | '.join([name, *(found.get(column, '') for column in columns)])} |"
+        for name, found in sorted(cells.items())
+    ]
+    used = dict.fromkeys(f"{row['framework']} {row['version']} on {row['device']}" for row in rows)
+    return "\n".join([*lines, "", f"Measured with {', '.join(used)}."]) + "\n"
 
 
 def _order(case: Case) -> tuple[str, str]:

@@ -3,11 +3,12 @@
 ``python -m tests.equivalence.tensorflow_gpu FILE`` writes outputs, gradients, losses and inference of both in
 fp64, the number of instructions of XLA's program of an LSTM for two lengths, and whether a step with dropout
 has equal constants for two seeds. On the path for GPUs XLA compiles the steps, an LSTM is a loop, integers
-are int64 between steps, and outputs are collected together.
+are int64 between steps and come from memory that is used again, and outputs are collected together.
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from suite.frameworks.tensorflow import recurrent
+from suite.frameworks.tensorflow import pinned, recurrent
 from suite.frameworks.tensorflow.framework import Framework
 from tests.equivalence.case import limit_optimisation, load
 from tests.equivalence.runner import build
@@ -81,9 +82,19 @@ def on_a_gpu() -> Iterator[None]:
         set_up(self, job)
         self.cuda = True
 
+    def ordinary(size: int, gpu: int) -> int:
+        del gpu
+        ordinary_memory.append(ctypes.create_string_buffer(size + pinned._ALIGNMENT))
+        return -(-ctypes.addressof(ordinary_memory[-1]) // pinned._ALIGNMENT) * pinned._ALIGNMENT
+
+    ordinary_memory: list[Any] = []
+
     with (
         mock.patch.object(Framework, "__init__", with_cuda),
         mock.patch.object(recurrent, "_unrolled", recurrent._looped),
+        mock.patch.object(pinned, "_page_locked", ordinary),
+        mock.patch.object(pinned, "CUDA", pinned.CPU),
+        mock.patch.object(pinned, "_ROOM", 1 << 16),  # so that it is used again
     ):
         yield
 
