@@ -94,6 +94,7 @@ def on_a_gpu() -> Iterator[None]:
         mock.patch.object(recurrent, "_unrolled", recurrent._looped),
         mock.patch.object(pinned, "_page_locked", ordinary),
         mock.patch.object(pinned, "CUDA", pinned.CPU),
+        mock.patch.object(pinned, "LARGEST", 1 << 15),
         mock.patch.object(pinned, "_ROOM", 1 << 16),  # so that it is used again
     ):
         yield

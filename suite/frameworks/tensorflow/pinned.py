@@ -10,6 +10,7 @@ GPU for TensorFlow, and its copy is an operation of the GPU like any other.
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 LARGEST = 1 << 20  # bytes of an array: a larger one is read faster by a copy engine
 _ROOM = 16 << 20  # bytes of page-locked memory
+_ALIVE = 10_000  # descriptions of arrays that are kept; TensorFlow releases each after its copy is enqueued
 _ALIGNMENT = 256  # of the arrays in it, in bytes; TensorFlow demands 64
 CPU, CUDA = 1, 2  # DLPack's numbers of devices
 _CODES = {"i": 0, "u": 1, "f": 2}  # DLPack's numbers of kinds of values
@@ -79,7 +81,7 @@ class PinnedArrays:
         self._gpu = gpu
         self._address = 0
         self._used = 0
-        self._alive: list[Any] = []
+        self._alive = deque[Any](maxlen=_ALIVE)
 
     def takes(self, array: NDArray[Any]) -> bool:
         """Whether :meth:`tensor` takes ``array``: integers or floating-point numbers, few of them."""
@@ -102,4 +104,3 @@ class PinnedArrays:
     def reuse(self) -> None:
         """Use the memory again from its start. The device must have ended all work."""
         self._used = 0
-        self._alive.clear()
