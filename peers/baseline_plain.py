@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     device = torch.device(options.device)
-    for name, ours, plain in _series(device, options.seconds, options.burst):  # one at a time: their memory
+    for name, ours, plain in _series(device, options.seconds, options.burst):
         rates: dict[str, list[float]] = {"suite": [], "plain": []}
         sides = [("suite", ours), ("plain", plain)]
         for at in range(options.rounds):

@@ -197,6 +197,18 @@ def test_page_lists_missing_rows(stored: Any) -> None:
     assert sum(one.startswith("| ncf") for one in bare.splitlines()) == 2 * 2  # make test does the mini scale
 
 
+def test_table_of_gpus_is_that_of_its_rows_and_within_the_bounds() -> None:
+    rows = json.loads((ROOT / "docs" / "equivalence-gpu.json").read_text())
+    _, _, table_of_gpus = (ROOT / "docs" / "equivalence.md").read_text().partition("## On a GPU")
+    assert page({"mini": [], "reference": []}, lambda case, _: None, rows).endswith(table_of_gpus)
+    measured = [row for row in rows if "refused" not in row]
+    assert {row["framework"] for row in measured} == {"pytorch", "tensorflow", "jax"}
+    assert [row for row in measured if row["precision"] == "fp64" and not row["largest"] <= 1e-8] == []
+    assert [row for row in measured if not row["losses"] <= 2e-2] == []
+    assert "WrongCode" in table_of_gpus
+    assert "| ncf |" not in page({"mini": [], "reference": []}, lambda case, _: None)
+
+
 def test_unknown_workload_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert table.main(["--workload", "nfc", "--cache-dir", str(tmp_path)]) == table.USAGE
     assert "found nfc" in capsys.readouterr().out

@@ -72,6 +72,18 @@ def test_a_core_that_the_device_takes_is_found() -> None:
     assert model.values["u"] == pytest.approx(0.6, abs=0.05)
 
 
+def test_an_interval_is_as_wide_as_the_errors_of_cells_that_the_same_part_limits() -> None:
+    """The device's cells repeat, those of the loader do not."""
+    random = np.random.default_rng(0)
+    points = [Point(cpus, batch) for cpus in (1, 2, 3, 8, 12, 16) for batch in (64, 96, 128, 192, 256)]
+    noise = {True: 0.1, False: 0.001}
+    times = [gpu_time(one) * math.exp(random.normal(0, noise[one.cpus <= 3])) for one in points]
+    loader, device = StepTime(points, times, processor=False).predict([Point(2, 160), Point(10, 160)])
+    assert (loader.binds, device.binds) == ("cpus", "device")
+    assert loader.high_s / loader.low_s > 1.2
+    assert device.high_s / device.low_s < 1.1
+
+
 def test_not_more_cells_than_parameters_give_no_prediction() -> None:
     corners = [Point(1, 32), Point(8, 256), Point(1, 256)]
     with pytest.raises(TooFewCells, match="at least 4 cells for 3 parameters of the model, found 3"):

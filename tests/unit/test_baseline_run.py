@@ -168,6 +168,18 @@ def test_the_gpu_program_runs_on_a_processor() -> None:
     assert [line["name"] for line in lines if line["kind"] == "check"] != []
 
 
+@needs_pytorch
+def test_plain_loops_run_beside_the_gpu_program() -> None:
+    options = ["--device", "cpu", "--seconds", "0.01", "--burst", "0.05", "--rounds", "2"]
+    command = [str(PYTORCH.python), "-m", "peers.baseline_plain", *options]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    gemms = [f"gemm_{precision}" for precision in ("fp32", "tf32", "bf16", "fp16")]
+    assert [row["series"] for row in rows] == [*gemms, "copy", "h2d", "d2h"]
+    for row in rows:
+        assert row["ratio"] == row["suite"] / row["plain"] > 0
+
+
 PROGRAMS = {
     "wrong": (
         'print(\'{"kind": "wrong", "name": "cpu.copy", "expected": "0", "found": "inf"}\'); exit(3)',
