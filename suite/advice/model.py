@@ -21,7 +21,7 @@ Intervals are CV+ (Barber et al., "Predictive inference with the jackknife+", 20
 without some cells, and the log residuals of these bound the prediction. They contain the error of the model
 and of the fit, not only the noise of repeats. Residuals are scaled by the mean error of the cells that the
 same part limits: the speed of a device repeats within a few tenths of a percent, that of a few processors
-does not. They grow by 1/n, because the residuals of n cells chose the form, too.
+does not. Each is multiplied by 1 + 1/n: the same n residuals chose the form, which makes them too small.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STARTS = 6  # of the fit to all cells: a maximum has local minima
 _NEAR = (0.7, 0.4, 0.7)  # widths, as factors of 2, in which residuals are alike: processors, batch, devices
 _LOSS_SCALE = 0.05  # residuals beyond 5 % count linearly: one disturbed cell does not move the others
 _BETTER = 0.9  # a form with more parameters needs at most this share of the error of a simpler one
-_SHARED = 2.0  # cells that the mean error of all counts as in that of the cells that one part limits
+_SHRINKAGE = 2.0  # in the mean error of a part's cells the mean of all cells counts as so many cells
 _MOST_TAKEN = 0.9  # of a processor: what one process may take from the loader
 CPUS, DEVICE, DISK = "cpus", "device", "disk"
 
@@ -305,8 +305,7 @@ class StepTime:
         times = chosen.times(chosen.fit, rows)
         logs = np.log([chosen.times(fit, rows) for fit in chosen.folds])[self._fold_of]
         limits = self._limits(rows)
-        errors = (chosen.errors / self._scales(self._limits(self._rows)))[:, None] * self._scales(limits)
-        errors *= 1 + 1 / len(self.points)
+        errors = self._scaled_errors[:, None] * np.array([self._scales[part] for part in limits])
         low = _quantile(logs - errors, lower=True)
         high = _quantile(logs + errors, lower=False)
         middle = np.log(times)
@@ -325,15 +324,23 @@ class StepTime:
         ]
         return found
 
-    def _scales(self, limits: NDArray[np.str_]) -> Floats:
-        """The mean error of the cells that the same part limits, drawn towards that of all cells."""
-        errors, known = self._chosen.errors, self._limits(self._rows)
-        shared = _SHARED * errors.mean()
-        scale = {
-            part: (errors[known == part].sum() + shared) / ((known == part).sum() + _SHARED)
-            for part in np.unique(limits)
-        }
-        return np.maximum([scale[part] for part in limits], 1e-12)
+    @cached_property
+    def _scales(self) -> dict[str, float]:
+        """By part: the mean error of the cells that it limits, shrunk towards that of all cells."""
+        errors, limits = self._chosen.errors, self._limits(self._rows)
+        found = {}
+        for part in (DEVICE, CPUS, DISK):
+            mine = errors[limits == part]
+            mean = (mine.sum() + _SHRINKAGE * errors.mean()) / (len(mine) + _SHRINKAGE)
+            found[part] = max(float(mean), 1e-12)
+        return found
+
+    @cached_property
+    def _scaled_errors(self) -> Floats:
+        """The error of each cell over the scale of the part that limits it, times 1 + 1/n."""
+        scales = np.array([self._scales[part] for part in self._limits(self._rows)])
+        found: Floats = self._chosen.errors / scales * (1 + 1 / len(self.points))
+        return found
 
 
 def _quantile(values: Floats, *, lower: bool) -> Floats:

@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-LARGEST = 1 << 20  # bytes of an array: a larger one is read faster by a copy engine
+LARGEST = 1 << 20  # bytes of an array that counts as small
 _ROOM = 16 << 20  # bytes of page-locked memory
-_ALIVE = 10_000  # descriptions of arrays that are kept; TensorFlow releases each after its copy is enqueued
+_ALIVE = 10_000  # DLPack descriptions that are kept: TensorFlow reads one again when it releases the tensor
 _ALIGNMENT = 256  # of the arrays in it, in bytes; TensorFlow demands 64
 CPU, CUDA = 1, 2  # DLPack's numbers of devices
 _CODES = {"i": 0, "u": 1, "f": 2}  # DLPack's numbers of kinds of values
@@ -69,7 +69,9 @@ def _page_locked(size: int, gpu: int) -> int:
         ("cuCtxPopCurrent_v2", ctypes.byref(context)),
     ):
         if result := driver[name](*arguments):
-            raise RuntimeError(f"{name}: expected {size} bytes of page-locked memory, found error {result}")
+            raise RuntimeError(
+                f"{name}: expected {size} bytes of page-locked memory, found CUDA error {result}"
+            )
     assert address.value is not None
     return address.value
 
@@ -84,7 +86,7 @@ class PinnedArrays:
         self._alive = deque[Any](maxlen=_ALIVE)
 
     def takes(self, array: NDArray[Any]) -> bool:
-        """Whether :meth:`tensor` takes ``array``: integers or floating-point numbers, few of them."""
+        """Whether :meth:`tensor` takes ``array``: integers or floating-point numbers, not empty, small."""
         return array.dtype.kind in _CODES and 0 < array.nbytes <= LARGEST
 
     def tensor(self, array: NDArray[Any]) -> Any:
