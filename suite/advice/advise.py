@@ -155,9 +155,13 @@ class Advisor:
         return self._measured.get(self._point(config))
 
     def _measured_row(self, config: Config, cell: Cell, machine: Machine | None) -> Row:
-        rate = cell.per_second or 0.0
+        """The measured rate. One repeat has no interval: its bounds are as far off as those of the model."""
+        rate, low, high = cell.per_second or 0.0, cell.low_per_s, cell.high_per_s
+        if self.model is not None and (low is None or high is None):
+            model = self.model.predict([self._point(config)])[0]
+            low, high = rate * model.step_s / model.high_s, rate * model.step_s / model.low_s
         return Row(
-            config, MEASURED, machine, rate, cell.low_per_s, cell.high_per_s, self._binds(cell),
+            config, MEASURED, machine, rate, low, high, self._binds(cell),
             cell.host_memory_bytes, cell.joules_per_unit, run_ids=cell.run_ids,
         )  # fmt: skip
 

@@ -117,6 +117,22 @@ def test_the_smallest_configuration_that_surely_reaches_the_goal(advisor: Adviso
     assert predicted.per_second == pytest.approx(2 * 1667, rel=0.02)
 
 
+def test_a_cell_of_one_repeat_has_the_interval_of_the_model_around_its_rate() -> None:
+    """Without an interval no measured cell would suffice, and a prediction for more processors would win."""
+    cells = [
+        cell(cpus, batch, low_per_s=None, high_per_s=None) for cpus in (1, 4, 16) for batch in (32, 128, 512)
+    ]
+    single = Advisor(group(*cells))
+    measured = single.row(cells[4].config)
+    rate = cells[4].per_second or 0
+    assert (measured.source, measured.per_second) == ("measured", rate)
+    assert 0.9 * rate < (measured.low or 0) < rate < (measured.high or 0) < 1.1 * rate
+    row = found(asked(single, "throughput>=6000", "runtime.cpus=4,5,6,8,16"))
+    assert (row.config.cpus, row.source) == (4, "measured")
+    few = Advisor(group(*cells[:2]))  # too few cells for a model
+    assert few.row(cells[0].config).low is None
+
+
 def test_what_no_configuration_reaches_is_said_and_nothing_useless_is_measured(advisor: Advisor) -> None:
     answer = asked(advisor, "throughput>=50000")
     assert (answer.smallest, answer.next_cells) == (None, ())
