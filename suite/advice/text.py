@@ -70,7 +70,8 @@ def model_text(advisor: Advisor) -> str:
         values += ", corrected by near cells"
     return (
         f"model: {cells}; {values}; cells that were held out are off by {100 * model.held_out_error:.1f} % "
-        f"(median); intervals of predictions cover {100 * model.coverage:.0f} %, of cells with several repeats 95 %"
+        f"(median); intervals of predictions cover {100 * model.coverage:.0f} %, "
+        "of cells with several repeats 95 %"
     )
 
 

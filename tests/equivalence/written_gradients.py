@@ -1,7 +1,8 @@
-"""Layers in JAX beside JAX's own, in float64: ``python -m tests.equivalence.written_gradients jax FILE``.
+"""Layers of PyTorch and JAX beside the framework's own, in float64.
 
-Writes outputs and gradients of the suite's convolution of blocks, maximum of windows and normalisation, each
-under ``<case>/ours`` and ``<case>/plain``. No other test on a processor runs the convolution of blocks.
+``python -m tests.equivalence.written_gradients FRAMEWORK FILE`` writes outputs and gradients of the suite's convolution of blocks, in JAX also of its maximum of windows and
+normalisation, each under ``<case>/ours`` and ``<case>/plain``. No other test on a processor runs the
+convolution of blocks.
 """
 
 from __future__ import annotations
@@ -81,9 +82,32 @@ def with_gradients(function: Callable[..., Any], slopes: Any, *arguments: Any) -
     return output, backward(slopes)
 
 
+def in_pytorch(file: str) -> None:
+    """Write the convolutions of PyTorch."""
+    import torch
+    from torch.nn.functional import conv2d
+
+    from suite.frameworks.pytorch.layers import convolve_blocks
+
+    found: dict[str, Any] = {}
+    for sides, size, stride, padding in CONVOLUTIONS:
+        for part, function in (("ours", convolve_blocks), ("plain", conv2d)):
+            images = torch.tensor(draw("image", 2, 3, *sides), requires_grad=True)
+            kernel = torch.tensor(draw("kernel", 7, 3, *size), requires_grad=True)
+            output = function(images, kernel, torch.tensor(draw("bias", 7)), stride, padding)
+            output.backward(torch.tensor(draw("slopes", *output.shape)))
+            values = {"output": output, "gradient 0": images.grad, "gradient 1": kernel.grad}
+            for name, value in values.items():
+                assert value is not None
+                found[f"convolution {size} {stride}/{name}/{part}"] = value.detach().numpy()
+    np.savez(file, **found)
+
+
 def main(framework: str, file: str) -> None:
     """See the module."""
-    assert framework == "jax"
+    if framework == "pytorch":
+        in_pytorch(file)
+        return
     os.environ["XLA_FLAGS"] = UNOPTIMISED  # compilation takes longer than the layers
     import jax
 

@@ -12,6 +12,8 @@ from torch.nn import functional as F
 
 from suite.common import folding, layers
 
+ALIGNMENT = 8  # channels of half-precision convolutions on tensor cores are multiples of this
+
 
 @dataclass
 class Dropout:
@@ -62,7 +64,40 @@ def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
 def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
     bias = run.weights[f"{layer.name}.bias"].to(x.dtype) if layer.bias else None
     weight = run.weights[f"{layer.name}.weight"].to(x.dtype)
-    return F.conv2d(x, weight, bias, layer.stride, layer.padding)
+    return convolve(x, weight, bias, layer.stride, layer.padding)
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: Sequence[int]) -> Tensor:
+    """``x`` [N, C, H, W] convolved with ``weight`` [out, C, height, width], with ``padding`` zeros around."""
+    if x.is_cuda and x.element_size() == 2 and x.shape[1] % ALIGNMENT:
+        return convolve_blocks(x, weight, bias, stride, padding)
+    return F.conv2d(x, weight, bias, stride, tuple(padding))
+
+
+def convolve_blocks(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: Sequence[int]
+) -> Tensor:
+    """The same as :func:`convolve`, of few channels, with blocks of stride x stride pixels as pixels.
+
+    Tensor cores compute with eight channels at least: of the three of an image they would waste most of
+    their work. Zeros fill the channels of a block up to a multiple of eight, and the kernel up to blocks.
+    """
+    (count, channels), outputs = x.shape[:2], weight.shape[0]
+    reach = [-(-kernel // stride) for kernel in weight.shape[2:]]  # the kernel in blocks
+    blocks: list[int] = []
+    edges: list[int] = []  # from the last axis to the first, as F.pad takes them
+    missing: list[int] = []
+    for side, edge, kernel, reached in zip(x.shape[2:], padding, weight.shape[2:], reach, strict=True):
+        blocks.append((side + 2 * edge - kernel) // stride + reached)
+        edges = [edge, stride * blocks[-1] - side - edge, *edges]
+        missing = [0, stride * reached - kernel, *missing]
+    more = -(stride * stride * channels) % ALIGNMENT
+    x = F.pad(x.permute(0, 2, 3, 1), [0, 0, *edges])
+    x = x.reshape(count, blocks[0], stride, blocks[1], stride, channels).transpose(2, 3)
+    x = F.pad(x.reshape(count, *blocks, -1), [0, more]).permute(0, 3, 1, 2)
+    weight = F.pad(weight, missing).reshape(outputs, channels, reach[0], stride, reach[1], stride)
+    weight = weight.permute(0, 3, 5, 1, 2, 4).reshape(outputs, -1, *reach)
+    return F.conv2d(x, stored(F.pad(weight, [0, 0, 0, 0, 0, more])), bias)
 
 
 def _dense(layer: Any, x: Tensor, run: Pass) -> Tensor:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from suite.common import layers
 from suite.common.layers import Conv, MaxPool, Network, Relu, Residual
 from suite.frameworks.pytorch.framework import Batch, Framework
+from suite.frameworks.pytorch.layers import convolve
 from suite.workloads.faster_rcnn import losses, regions, spec
 from suite.workloads.faster_rcnn.backbone import Norms
 from suite.workloads.faster_rcnn.pytorch_ops import Ops
@@ -83,6 +84,7 @@ class Model:
         """Scores [batch, anchors] and boxes [.., 4] of anchors, and the pooled levels as rows of channels."""
         dtype = self._framework.dtype
         x = ((images.to(dtype) / 255 - self._mean) / self._scale).permute(0, 3, 1, 2)
+        x = x.to(self._framework.compute_dtype)  # as autocast would, but `convolve` sees the type
         with self._framework.autocast():
             found = self._pyramid(weights, x)
             scores, moves = [], []
@@ -119,7 +121,7 @@ class Model:
             if isinstance(layer, Conv) and isinstance(after, layers.BatchNorm):
                 scale, shift = self._norms[after.name]
                 kernel = weights[f"{layer.name}.weight"] * scale.reshape(-1, 1, 1, 1)
-                x = F.conv2d(x, kernel, shift, layer.stride, layer.padding)
+                x = convolve(x, kernel, shift, layer.stride, layer.padding)
             elif isinstance(layer, Residual):
                 shortcut = self._run(layer.shortcut, weights, x)
                 x = F.relu(self._run(layer.body, weights, x) + shortcut)
