@@ -1,8 +1,8 @@
 """Layers of PyTorch and JAX beside the framework's own, in float64.
 
-``python -m tests.equivalence.written_gradients FRAMEWORK FILE`` writes outputs and gradients of the suite's convolution of blocks, in JAX also of its maximum of windows and
-normalisation, each under ``<case>/ours`` and ``<case>/plain``. No other test on a processor runs the
-convolution of blocks.
+``python -m tests.equivalence.written_gradients FRAMEWORK FILE`` writes outputs and gradients of the suite's
+convolution of blocks, in JAX also of its maximum of windows and normalisation, each under ``<case>/ours`` and
+``<case>/plain``. No other test on a processor runs the convolution of blocks.
 """
 
 from __future__ import annotations

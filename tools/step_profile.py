@@ -1,0 +1,109 @@
+"""Where the time of a step in PyTorch goes on a GPU: its kernels by kind, from a profile of the suite's pair.
+
+    python -m tools.step_profile --workload resnet50 --batch 256 [--phase infer] [--top 15]
+
+Builds the pair as a worker does and replays its captured steps under ``torch.profiler``. Prints one line of
+JSON: milliseconds of a step, the share of them in which the GPU computes, and milliseconds and number of the
+kernels of each kind; then a table of the longest kernels. The profiler slows short steps: take shares. Run it
+in an interpreter with PyTorch for CUDA and the suite's requirements of workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from suite import workloads
+from suite.contract import WARMUP_STEPS
+from tools.exposed_exchange import ON_DEVICE, job_of, job_options, length, print_line, union
+
+# Kinds by the names of kernels, in this order: those of torch.compile are named for what they fuse.
+KINDS = {
+    "pointwise and reductions": r"triton_|elementwise|reduce|softmax|multi_tensor|vectorized|batch_norm|bn_",
+    "convolutions and products": r"conv|gemm|xmma|cutlass|cudnn|nvjet|cublas|wgrad|dgrad|fprop|implicit",
+    "recurrence": r"lstm|rnn|persist",
+    "copies": r"memcpy|memset|copy",
+}
+STEPS = 20
+
+
+def kind_of(event: Mapping[str, Any]) -> str:
+    """The kind of one kernel or copy."""
+    name = str(event["name"]).lower()
+    if event["cat"] != "kernel":
+        return "copies"
+    return next((kind for kind, pattern in KINDS.items() if re.search(pattern, name)), "other")
+
+
+def profiled(trace: Mapping[str, Any], steps: int) -> tuple[dict[str, Any], Counter[str], Counter[str]]:
+    """The figures of a step, and by kernel: its microseconds and its number in all ``steps`` steps."""
+    events = [e for e in trace["traceEvents"] if e.get("ph") == "X" and e.get("cat") in ON_DEVICE]
+    if not events:
+        raise SystemExit("step_profile: expected kernels in the trace, found none: is this a GPU?")
+    times: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    number: Counter[str] = Counter()
+    for event in events:
+        times[event["name"]] += event["dur"]
+        calls[event["name"]] += 1
+        kinds[kind_of(event)] += event["dur"]
+        number[kind_of(event)] += 1
+    whole = union((event["ts"], event["ts"] + event["dur"]) for event in events)
+    span = whole[-1][1] - whole[0][0]
+    found: dict[str, Any] = {"step_ms": span / steps / 1e3, "busy_share": length(whole) / span}
+    found["kinds"] = {
+        kind: {"ms": total / steps / 1e3, "kernels": number[kind] / steps}
+        for kind, total in kinds.most_common()
+    }
+    return found, times, calls
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    job_options(parser)
+    parser.add_argument("--phase", choices=("train", "infer"), default="train")
+    parser.add_argument("--top", type=int, default=15, help="kernels in the table")
+    options = parser.parse_args()
+    options.devices = 1
+    with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+        job = job_of(options, folder)
+        job = replace(job, key=replace(job.key, phase=options.phase), device="cuda:0")
+        framework: Any = workloads.framework_module(job).Framework(job)
+        profiler: Any = import_module("torch.profiler")
+        kinds = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
+        with profiler.profile(
+            activities=kinds
+        ):  # CUPTI sees the kernels of graphs that are captured after this
+            framework.synchronize()
+        pair: Any = workloads.pair_module(job).Pair(job, framework, workloads.open_data(job))
+        for index in range(WARMUP_STEPS):
+            pair.step(index)
+        pair.collect()
+        with profiler.profile(activities=kinds) as profile:
+            for index in range(WARMUP_STEPS, WARMUP_STEPS + STEPS):
+                pair.step(index)
+            framework.synchronize()
+        path = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(path))
+        found, times, calls = profiled(json.loads(path.read_text()), STEPS)
+    print_line(job, found)
+    for name, total in times.most_common(options.top):
+        print(f"{total / STEPS / 1e3:9.3f} ms {calls[name] / STEPS:7.1f}  {name[:110]}")
+    sys.stdout.flush()
+    os._exit(0)  # as a worker: the interpreter's end would wait for the captured graphs
+
+
+if __name__ == "__main__":
+    main()
