@@ -1,7 +1,8 @@
-"""Skip-gram with negative sampling in PyTorch, with explicit gradients."""
+"""Skip-gram with negative sampling in PyTorch, with explicit gradients: plain operators, Triton on a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -70,10 +71,18 @@ class Pair(BasePair):
 
     optimiser: Descent  # holds the rate
     compiled = ("infer",)
+    _kernels: Any = None  # the module, if they are used
 
     def build(self) -> None:
-        """Compile the gradients."""
-        self._gradients = self.framework.compile(gradients)
+        """Choose Triton's kernels for a GPU; their atomic additions have no fixed order."""
+        if self.framework.cuda and self.job.fast and not self.job.deterministic:
+            self.use_kernels()
+
+    def use_kernels(self) -> None:
+        """Compute training steps by Triton's kernels, on a GPU or in its interpreter."""
+        from suite.workloads.word2vec import pytorch_kernels  # imports Triton, which only CUDA builds have
+
+        self._kernels = pytorch_kernels
 
     def inference_weights(self) -> dict[str, Tensor]:
         """The input table with its rows normalised to length one."""
@@ -86,12 +95,34 @@ class Pair(BasePair):
         found = rows(self.masters["input"], one, self.framework.compute_dtype)
         self.framework.observed.note(activations=found)
 
+    def _tables(self) -> tuple[Tensor, Tensor]:
+        return self.masters["input"], self.masters["output"]
+
     def _differentiate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses, and the gradients of the rows that the batch names."""
-        tables = self.masters["input"], self.masters["output"]
-        arrays = (batch[name] for name in ("words", "targets", "contexts", "live"))
-        losses, by_word, by_target = self._gradients(tables, *arrays, self.framework.compute_dtype)
-        return losses, by_word, by_target
+        """Losses, and the gradients of the rows that the batch names, by plain operators."""
+        ids = batch["words"], batch["targets"]
+        dtype = self.framework.compute_dtype
+        return gradients(self._tables(), *ids, batch["contexts"], batch["live"], dtype)
+
+    def _found(self, batch: Batch) -> Any:
+        """As :meth:`_differentiate`, by the kernels."""
+        return self._kernels.differentiate(self._tables(), batch, self.framework.compute_dtype)
+
+    def _descend(self, batch: Batch, changed: Sequence[Tensor], rate: Tensor) -> tuple[Tensor, Tensor]:
+        """Add -``rate`` * share * gradient to the rows of ``changed``, the tables or sums of their shape.
+
+        Returns the loss and the number of pairs of words, [2], and gradients of rows of the input table.
+        """
+        if self._kernels is not None:
+            found = self._found(batch)
+            self._kernels.descend(changed, found, batch, rate)
+            return found.totals.sum(dim=1), found.by_context
+        losses, by_word, by_target = self._differentiate(batch)
+        by_word *= (batch["word_share"] * -rate).unsqueeze(1)
+        by_target *= (batch["target_share"] * -rate).unsqueeze(2)
+        for table, name, part in zip(changed, ("words", "targets"), (by_word, by_target), strict=True):
+            table.index_add_(0, batch[name].view(-1), part.flatten(0, -2))
+        return torch.stack((losses.sum(), batch["contexts"].sum())), by_word
 
     @torch.no_grad()
     def update(self, batch: Batch) -> Tensor:
@@ -102,33 +133,26 @@ class Pair(BasePair):
         add the rows of all ranks on their own would differ in the last bits.
         """
         exchange = self.framework.exchange
-        losses, by_word, by_target = self._differentiate(batch)
-        by_word *= (batch["word_share"] * -self.optimiser.rate).unsqueeze(1)
-        by_target *= (batch["target_share"] * -self.optimiser.rate).unsqueeze(2)
-        parts = ("words", by_word), ("targets", by_target.flatten(0, 1))
-        tables = list(self.masters.values())
+        tables = self._tables()
         changes = [torch.zeros_like(table) for table in tables] if exchange.active else tables
-        for changed, (ids, part) in zip(changes, parts, strict=True):
-            changed.index_add_(0, batch[ids].view(-1), part)
-        loss, pairs = losses.sum(), batch["contexts"].sum()
+        sums, gradient = self._descend(batch, changes, self.optimiser.rate)
         if exchange.active:
             exchange.record_arrival()
             for table, changed in zip(tables, exchange.totals(changes), strict=True):
                 table += changed
-        self.framework.observed.note(weights=self.masters["input"], gradients=by_word)
-        return loss / exchange.total(pairs) / self.job.replicas
+        self.framework.observed.note(weights=self.masters["input"], gradients=gradient)
+        loss = sums[0] / exchange.total(sums[1])
+        return loss if self.job.replicas == 1 else loss / self.job.replicas  # a launch is 3 % of a step
 
     @torch.no_grad()
     def gradients(self, index: int) -> Arrays:
         """Gradient of the loss of batch ``index``, summed over all ranks, by canonical name, dense."""
         batch = self.framework.feed(self.data, index)
-        _, *parts = self._differentiate(batch)
-        dense = {}
-        for name, ids, gradient in zip(self.masters, ("words", "targets"), parts, strict=True):
-            table = torch.zeros_like(self.masters[name])
-            table.index_add_(0, batch[ids].view(-1), gradient.flatten(0, -2))
-            dense[name] = self.framework.array(self.framework.exchange.total(table))
-        return dense
+        shares = {name: torch.ones_like(batch[name]) for name in ("word_share", "target_share")}
+        dense = {name: torch.zeros_like(table) for name, table in self.masters.items()}
+        self._descend({**batch, **shares}, list(dense.values()), torch.full_like(self.optimiser.rate, -1))
+        total = self.framework.exchange.total
+        return {name: self.framework.array(total(table)) for name, table in dense.items()}
 
     def infer(self, batch: Batch) -> Tensor:
         """Nearest words [batch, 2, 10] (ids, cosines) of ``queries``."""
@@ -143,7 +167,9 @@ class Pair(BasePair):
     @torch.no_grad()
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """The loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is no pair."""
-        return self.framework.array(self._differentiate(self.framework.feed(self.data, index))[0])
+        batch = self.framework.feed(self.data, index)
+        found = self._differentiate(batch) if self._kernels is None else self._found(batch)
+        return self.framework.array(found[0])
 
     @torch.no_grad()
     def predict(self, arrays: Arrays) -> Arrays:
