@@ -1,7 +1,8 @@
-"""word2vec's Triton kernels compute what its plain operators compute."""
+"""word2vec's ways of a GPU compute what its plain operators compute."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.equivalence.compare import in_norm
-from tests.equivalence.interpreters import ROOT, interpreter
+from tests.equivalence.interpreters import ROOT, interpreter, run
 
 BOUNDS = {"fp64": 1e-12, "fp32": 1e-5}
 
@@ -36,3 +37,12 @@ def test_kernels_equal_plain_operators(tmp_path: Path) -> None:
     apart = {name: in_norm(found[f"plain/{name}"], found[f"kernels/{name}"]) for name in names}
     print(f"largest {max(apart.items(), key=lambda item: item[1])}")
     assert {name: value for name, value in apart.items() if not value <= BOUNDS[name[:4]]} == {}
+
+
+def test_nearest_words_are_those_of_topk() -> None:
+    done = run("pytorch", "tests.equivalence.word2vec_nearest")
+    assert done.returncode == 0, done.stderr[-4000:]
+    tied, apart = map(json.loads, done.stdout.splitlines())
+    assert apart == {"difference": 0, "have": True, "same": True}
+    assert tied["difference"] == 0
+    assert tied["have"]

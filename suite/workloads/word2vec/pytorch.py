@@ -17,6 +17,8 @@ from suite.frameworks.pytorch.optimisers import Descent
 from suite.frameworks.pytorch.pair import BasePair
 from suite.workloads.word2vec import spec
 
+GROUP = 64  # columns of cosines: about as many groups as columns in ten of them, at reference scale
+
 
 def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
     """The loss of each context [C, 2W + 1], and the derivative with respect to each score.
@@ -63,6 +65,27 @@ def gradients(
     return losses, by_word, by_target
 
 
+def largest(similar: Tensor, queries: Tensor, known: int) -> tuple[Tensor, Tensor]:
+    """The largest cosines [n, 10] of rows of ``similar`` [n, whole groups], descending, and their columns.
+
+    Without the column ``queries`` [n] of the row, its own word, and those from ``known``. The largest are in
+    the ten groups of columns with the largest maxima: one fused pass finds these, where ``topk`` of whole
+    rows reads them many times.
+    """
+
+    def without_own(columns: Tensor, values: Tensor) -> Tensor:
+        return torch.where((columns < known) & (columns != queries.view(-1, 1, 1)), values, -2)
+
+    columns = torch.arange(similar.shape[1], device=similar.device).unflatten(0, (-1, GROUP))
+    grouped = similar.unflatten(1, (-1, GROUP))
+    maxima = without_own(columns, grouped).amax(dim=2)
+    groups = maxima.topk(spec.NEIGHBOURS, sorted=False).indices
+    values = grouped.gather(1, groups.unsqueeze(2).expand(-1, -1, GROUP))
+    chosen = columns[groups]
+    cosines, at = without_own(chosen, values).flatten(1).topk(spec.NEIGHBOURS)
+    return cosines, chosen.flatten(1).gather(1, at)
+
+
 class Pair(BasePair):
     """Both tables. Gradient and update are fused, because only the rows that a batch names have gradients.
 
@@ -85,8 +108,10 @@ class Pair(BasePair):
         self._kernels = pytorch_kernels
 
     def inference_weights(self) -> dict[str, Tensor]:
-        """The input table with its rows normalised to length one."""
+        """The input table with its rows normalised to length one; for a GPU, zeros behind it fill a group."""
         unit = F.normalize(self.masters["input"])
+        if self.framework.cuda:
+            unit = F.pad(unit, (0, 0, 0, -len(unit) % GROUP))
         return {"input": unit.to(self.framework.compute_dtype)}
 
     def observe(self) -> None:
@@ -159,9 +184,13 @@ class Pair(BasePair):
         return self._nearest(self.stored["input"], batch["queries"])
 
     def _nearest(self, unit: Tensor, queries: Tensor) -> Tensor:
-        similar = torch.mm(unit.index_select(0, queries), unit.t()).to(self.framework.dtype)
-        similar.scatter_(1, queries.long().unsqueeze(1), -2)  # a word is not its own neighbour
-        cosines, words = similar.topk(spec.NEIGHBOURS)
+        similar = torch.mm(unit.index_select(0, queries), unit.t())
+        if self.framework.cuda:
+            cosines, words = largest(similar, queries, self.dims.vocabulary)
+        else:
+            similar.scatter_(1, queries.long().unsqueeze(1), -2)  # a word is not its own neighbour
+            cosines, words = similar.topk(spec.NEIGHBOURS)
+        cosines = cosines.to(self.framework.dtype)
         return torch.stack((words.to(cosines.dtype), cosines), dim=1)
 
     @torch.no_grad()
