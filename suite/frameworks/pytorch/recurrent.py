@@ -6,6 +6,7 @@ Sequences are time-major, [T, B, width].
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -30,6 +31,17 @@ class Dropout:
         if name in self.masks:
             return inputs * self.masks[name].transpose(0, 1).to(inputs.dtype) / (1.0 - self.rate)
         return functional.dropout(inputs, self.rate) if self.rate > 0.0 else inputs
+
+    def factors(self, names: Sequence[str], like: Tensor) -> Tensor | None:
+        """What the dropouts ``names`` multiply values like ``like`` [T, B, width] by, [names, T, B, width].
+
+        None where they change nothing.
+        """
+        if self.masks:
+            return torch.stack([self(name, torch.ones_like(like)) for name in names])
+        if self.rate == 0.0:
+            return None
+        return functional.dropout(like.new_ones(len(names), *like.shape), self.rate)
 
 
 NO_DROPOUT = Dropout()

@@ -36,9 +36,26 @@ def run_layers(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout
     return dropout("softmax", values), torch.stack(moved).detach().view_as(state)
 
 
+def run_stacked(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout) -> tuple[Tensor, Tensor]:
+    """As :func:`run_layers` in Triton's kernels, for ``weights`` of any type; the inputs are padded with zeros.
+
+    The embedding is looked up in the type of its weight: a cast of all its rows would take longer.
+    """
+    from suite.frameworks.pytorch.stacked_lstm import stacked_lstm  # imports Triton
+
+    layers = range(state.shape[0])
+    values = dropout("lstm.0", functional.embedding(tokens.t(), weights["embedding"]).to(state.dtype))
+    factors = dropout.factors([*(f"lstm.{layer}" for layer in layers[1:]), "softmax"], values)
+    parts = [weights[f"lstm.{layer}.{part}"] for layer in layers for part in ("input", "hidden", "bias")]
+    return stacked_lstm(values, state, factors, parts)
+
+
 def classify(weights: Weights, hidden: Tensor) -> Tensor:
-    """Logits [T, B, V]."""
-    return functional.linear(hidden, weights["softmax.weight"], weights["softmax.bias"])
+    """Logits [T, B, V]; ``hidden`` may be padded with zeros."""
+    weight = weights["softmax.weight"]
+    if padding := hidden.shape[-1] - weight.shape[1]:
+        weight = functional.pad(weight, (0, padding))  # its rows are aligned then, as tensor cores need
+    return functional.linear(hidden, weight, weights["softmax.bias"])
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
@@ -51,14 +68,15 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
 class Pair(BasePair):
     """The model and its recurrent state, which is carried from step to step and reset at each epoch.
 
-    Each step casts the master weights to the compute type.
+    Each step casts the master weights to the compute type. ``stacked``: Triton's kernels compute the layers.
     """
 
-    compiled = ()  # only the softmax's losses are compiled: cuDNN computes the rest
+    compiled = ()  # only the softmax's losses are compiled
     keeps_norm = True
 
     def build(self) -> None:
         """Make the dropout, the state and the compiled loss."""
+        self.stacked = self.framework.cuda and self.framework.fast
         self.dropout = Dropout(self.job.number("dropout"))
         self._carried = self._zero_state(self.job.key.batch)
         self.state = [self._carried]
@@ -77,11 +95,21 @@ class Pair(BasePair):
         """Store the state ``carried`` for the next step."""
         self._carried.copy_(carried)
 
+    def _run_layers(
+        self, weights: Weights, batch: Batch, state: Tensor, dropout: Dropout
+    ) -> tuple[Tensor, Tensor]:
+        """Inputs [T, B, H] of the softmax, padded if ``stacked``, and the state after them."""
+        tokens = batch["inputs"].long()
+        if not self.stacked:
+            return run_layers(weights, tokens, state, dropout)
+        # The kernels cast the weights themselves.
+        return run_stacked(self.masters if self.training else weights, tokens, state, dropout)
+
     def _score(
         self, weights: Weights, batch: Batch, state: Tensor, dropout: Dropout
     ) -> tuple[Tensor, Tensor]:
         """Losses [T, B] of a batch and the state after it."""
-        hidden, moved = run_layers(weights, batch["inputs"].long(), state, dropout)
+        hidden, moved = self._run_layers(weights, batch, state, dropout)
         self.framework.observed.note(activations=hidden)
         return self._losses(classify(weights, hidden), batch["targets"].long()), moved
 
@@ -100,7 +128,7 @@ class Pair(BasePair):
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """Logits [T, B, V] without dropout, from the carried state, which does not change."""
         batch, weights = self.framework.feed(self.data, index), self.cast()
-        hidden, _ = run_layers(weights, batch["inputs"].long(), self._carried, NO_DROPOUT)
+        hidden, _ = self._run_layers(weights, batch, self._carried, NO_DROPOUT)
         return self.framework.array(classify(weights, hidden))
 
     @torch.no_grad()

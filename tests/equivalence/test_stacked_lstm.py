@@ -1,0 +1,25 @@
+"""Triton's LSTM kernels compute what PyTorch's LSTM computes, and dropout's factors are what it multiplies by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.equivalence.compare import in_norm
+from tests.equivalence.interpreters import run
+
+
+def test_kernels_equal_pytorch(tmp_path: Path) -> None:
+    file = tmp_path / "stacked.npz"
+    done = run("pytorch", "tests.equivalence.stacked_lstm", str(file))
+    assert done.returncode == 0, done.stderr[-4000:]
+    if not file.exists():
+        pytest.skip("PyTorch's builds for the CPU bring no Triton; gpu_check covers the kernels on a GPU")
+    with np.load(file) as arrays:
+        apart = {name: in_norm(*arrays[name]) for name in arrays.files}
+    print(f"largest {max(apart.items(), key=lambda item: item[1])}")
+    assert len(apart) == 60
+    bounds = {name: 5e-3 if name.startswith("half/") else 1e-12 for name in apart}
+    assert {name: value for name, value in apart.items() if not value <= bounds[name]} == {}
