@@ -32,7 +32,11 @@ def compute(layers: int, width: int, dtype: str, masked: bool, batch: int = BATC
     generator = torch.Generator().manual_seed(layers)
     weights = {"embedding": draw(VOCABULARY, width).requires_grad_()}
     for layer in range(layers):
-        for part, shape in (("input", (4 * width, width)), ("hidden", (4 * width, width)), ("bias", (4 * width,))):
+        for part, shape in (
+            ("input", (4 * width, width)),
+            ("hidden", (4 * width, width)),
+            ("bias", (4 * width,)),
+        ):
             weights[f"lstm.{layer}.{part}"] = draw(*shape).requires_grad_()
     weights["softmax.weight"] = draw(VOCABULARY, width).requires_grad_()
     weights["softmax.bias"] = draw(VOCABULARY).requires_grad_()
@@ -63,7 +67,7 @@ def main(file: str) -> None:
     if importlib.util.find_spec("triton") is None:
         return
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, Any] = {}
     for case, arguments in {
         "one layer": (1, 21, "float64", True),
         "two layers": (2, 70, "float64", True),

@@ -1,4 +1,4 @@
-"""Triton's LSTM kernels compute what PyTorch's LSTM computes, and dropout's factors are what it multiplies by."""
+"""Triton's LSTM kernels compute what PyTorch's LSTM computes, with dropout between layers."""
 
 from __future__ import annotations
 

@@ -208,7 +208,22 @@ def descend(parameters: list[Tensor], directions: list[Tensor], rate: Tensor) ->
     """``parameters -= rate * directions``, in place."""
     if rate.device.type == "cpu":  # a number avoids a temporary as large as the model
         torch._foreach_sub_(parameters, directions, alpha=rate.item())
-    else:  # a captured graph reads the tensor at each replay
+    elif rate.dtype == torch.float32:  # a captured graph reads the tensor at each replay
+        directions = [with_layout_of(*pair) for pair in zip(directions, parameters, strict=True)]
+        none: list[Tensor | None] = [None] * len(parameters)
+        sgd(
+            parameters,
+            directions,
+            none,
+            fused=True,
+            lr=rate,
+            momentum=0.0,
+            weight_decay=0.0,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+    else:  # the fused kernel takes a rate in float32 only
         torch._foreach_sub_(parameters, torch._foreach_mul(directions, rate))
 
 

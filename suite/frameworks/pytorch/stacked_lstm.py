@@ -1,15 +1,16 @@
 """Several LSTM layers of one width in Triton: in each launch every layer computes one step (a wavefront).
 
-Layer l computes step t while layer l + 1 still computes step t - 2: ``steps + 2 * layers - 2`` launches
-instead of ``steps * layers`` in each direction. The formulas are those of ``torch.nn.LSTM``, gates i, f, g, o.
+Layer l computes step t while layer l + 1 computes step t - 2: T + 2L - 2 launches in each direction, for T
+steps and L layers. The formulas are those of ``torch.nn.LSTM``, with the gates i, f, g, o.
 
-There are 2 L weight matrices, [4H, H]: number 2l is that of layer l's input, 2l + 1 that of its hidden state.
-One product computes number 0 for all steps; the launches compute the others, one row of programs for each.
+There are 2L weight matrices [4H, H]: number 2l is that of layer l's input, 2l + 1 that of its hidden state.
+One product multiplies number 0 for all steps. A launch multiplies each of the others for one step; the
+product with a layer's input is made one launch before its layer needs it.
 All tensors have H padded to P, a multiple of ``DEPTH``, so that rows are aligned and loops need no masks:
 
 - ``states`` [2L + 1, T + 1, B, P]: what matrix m multiplies at each step; number 2L is the output.
-- ``gates`` [L, T, B, 4P] and their gradients ``slopes`` [L, T + 1, B, 4P]: the four gates of a unit lie side by
-  side. ``cells`` [L, T + 1, B, P].
+- ``gates`` [L, T, B, 4P] and their gradients ``slopes`` [L, T + 1, B, 4P]: the four gates of a unit lie
+  side by side. ``cells`` [L, T + 1, B, P].
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _together(i, f, g, o, rows: tl.constexpr, units: tl.constexpr):  # type: ign
 def _pack(  # type: ignore[no-untyped-def]
     matrix, packed, turned, width, padded: tl.constexpr, both: tl.constexpr, block: tl.constexpr
 ):
-    """Copy ``matrix`` [4, H, H] to ``packed`` [P, 4, P], zero outside; if ``both``, transposed to ``turned``."""
+    """Copy ``matrix`` [4, H, H] to ``packed`` [P, 4, P], and if ``both``, transposed, to ``turned``."""
     row = tl.program_id(0) * block + tl.arange(0, block)
     column = tl.program_id(1) * block + tl.arange(0, block)
     gate, unit = row % 4, row // 4
@@ -178,12 +179,12 @@ def _backward(  # type: ignore[no-untyped-def]
         size = batch * padded
         at_unit = row * padded + unit
         # These loads come before the products, which hide their latency.
-        from_next = passed + (layer * steps + step) * size + at_unit
-        above = tl.load(from_next, mask=used & (layer < layers - 1), other=0)
-        above += tl.load(given + step * size + at_unit, mask=used & (layer == layers - 1), other=0)
+        in_passed = passed + (layer * steps + step) * size + at_unit
+        from_next = tl.load(in_passed, mask=used & (layer < layers - 1), other=0)
+        from_given = tl.load(given + step * size + at_unit, mask=used & (layer == layers - 1), other=0)
         if masked:
             mask = masks + ((layer * steps + step) * batch + row) * width + unit
-            above *= tl.load(mask, mask=used, other=0)
+            factor = tl.load(mask, mask=used, other=0)
         kept = gates + (layer * steps + step) * (4 * size) + row * (4 * padded) + column
         activated = tl.load(kept, mask=every & recurrent, other=0)
         cell = cells + (layer * (steps + 1) + step) * size + at_unit
@@ -195,12 +196,12 @@ def _backward(  # type: ignore[no-untyped-def]
         # The slopes of the next step for a hidden state, of this one for an input.
         own = slopes + (layer * (steps + 1) + step) * (4 * size) + row * (4 * padded)
         left = own + (at_matrix % 2) * (4 * size) + tl.arange(0, depth)[None, :]
-        right = turned + at_matrix * (4 * padded * padded) + unit * (4 * padded) + tl.arange(0, depth)[:, None]
+        right = (
+            turned + at_matrix * (4 * padded * padded) + unit * (4 * padded) + tl.arange(0, depth)[:, None]
+        )
         # Four sums of a quarter: the additions of one wait for each other.
         s0 = tl.zeros((rows, units), wide)
-        s1 = tl.zeros((rows, units), wide)
-        s2 = tl.zeros((rows, units), wide)
-        s3 = tl.zeros((rows, units), wide)
+        s1, s2, s3 = s0, s0, s0
         for k in range(0, padded, depth):
             a = tl.load(left + k, mask=present, other=0)
             s0 = _add_product(s0, a, tl.load(right + k), precision)
@@ -214,14 +215,15 @@ def _backward(  # type: ignore[no-untyped-def]
 
         if recurrent:
             i, f, g, o = _apart(activated.to(wide), rows, units)
+            above = from_next + from_given
+            if masked:
+                above *= factor
             dh = total + above
             squashed = _tanh(after)
             dc += dh * o * (1 - squashed * squashed)
             tl.store(carry, dc * f, mask=inside)
-            di = dc * g * i * (1 - i)
-            df = dc * before * f * (1 - f)
-            dg = dc * i * (1 - g * g)
-            do = dh * squashed * o * (1 - o)
+            di, df = dc * g * i * (1 - i), dc * before * f * (1 - f)
+            dg, do = dc * i * (1 - g * g), dh * squashed * o * (1 - o)
             value = _together(di, df, dg, do, rows, units)
             tl.store(own + column, value.to(slopes.dtype.element_ty), mask=every)
         else:
@@ -327,7 +329,9 @@ class _Layers(torch.autograd.Function):
         products = [torch.bmm(rows.transpose(1, 2), sources[at::2]) for at in (0, 1)]
         for layer in range(layers):
             for product, weight in zip(products, weights[3 * layer :], strict=False):
-                square = product[layer].view(padded, 4, padded)[: stack.width, :, : stack.width].transpose(0, 1)
+                square = (
+                    product[layer].view(padded, 4, padded)[: stack.width, :, : stack.width].transpose(0, 1)
+                )
                 found.append(torch.empty_like(weight).view(square.shape).copy_(square).view_as(weight))
             found.append(sums[layer].t().reshape(-1).to(weights[3 * layer + 2].dtype))
         down = (rows[0] @ packed[0]).view(steps, batch, padded)
@@ -337,7 +341,7 @@ class _Layers(torch.autograd.Function):
 def stacked_lstm(
     inputs: Tensor, state: Tensor, masks: Tensor | None, weights: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Outputs [T, B, P] of the last layer, zero behind H, and the last state; it computes in ``state``'s type.
+    """Outputs [T, B, P] of the last layer, zero behind H, and the last state, computed in ``state``'s type.
 
     ``inputs`` [T, B, H] and ``weights``, for each layer [4H, H], [4H, H] and [4H], may have another type.
     ``state`` [L, 2, 1, B, H], hidden and cell, gets no gradient. ``masks`` [L, T, B, H] are factors of each

@@ -37,7 +37,7 @@ def run_layers(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout
 
 
 def run_stacked(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout) -> tuple[Tensor, Tensor]:
-    """As :func:`run_layers` in Triton's kernels, for ``weights`` of any type; the inputs are padded with zeros.
+    """As :func:`run_layers` by Triton's kernels, for ``weights`` of any type; inputs are padded with zeros.
 
     The embedding is looked up in the type of its weight: a cast of all its rows would take longer.
     """
