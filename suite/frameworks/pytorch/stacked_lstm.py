@@ -26,7 +26,7 @@ from torch.autograd.function import once_differentiable
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 UNITS = 16  # hidden units of a program
-DEPTH = 64  # of a block of a product; P is a multiple of it
+DEPTH = 64  # of a block of a product, half of it in fp32; P is a multiple of it
 ROWS = 64  # of the batch in a program, at most
 WARPS = 4
 STAGES = 4  # blocks that are loaded ahead, plus one
@@ -250,7 +250,7 @@ class _Stack:
             "wide": tl.float64 if exact else tl.float32,
             "rows": rows,
             "units": UNITS,
-            "depth": _EXACT_DEPTH if exact else DEPTH,
+            "depth": _EXACT_DEPTH if exact else DEPTH * 2 // max(2, kind.itemsize),
             "num_warps": WARPS,
             "num_stages": STAGES,
         }
