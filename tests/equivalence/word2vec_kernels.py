@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from suite.workloads.word2vec import pytorch as plain
+from suite.workloads.word2vec import pytorch_ops as plain
 from tests.equivalence.case import load
 from tests.equivalence.runner import build
 

@@ -12,7 +12,7 @@ import json
 import torch
 
 from suite.workloads.word2vec import spec
-from suite.workloads.word2vec.pytorch import GROUP, largest
+from suite.workloads.word2vec.pytorch_ops import GROUP, largest
 
 QUERIES, KNOWN = 50, 20 * GROUP - 7
 

@@ -15,75 +15,8 @@ from suite.frameworks.base import Arrays
 from suite.frameworks.pytorch.framework import Batch
 from suite.frameworks.pytorch.optimisers import Descent
 from suite.frameworks.pytorch.pair import BasePair
+from suite.workloads.word2vec import pytorch_ops as ops
 from suite.workloads.word2vec import spec
-
-GROUP = 64  # columns of cosines: about as many groups as columns in ten of them, at reference scale
-
-
-def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss of each context [C, 2W + 1], and the derivative with respect to each score.
-
-    ``scores`` [C, 1 + K, 2W + 1]; the first target of each centre is the true one.
-    """
-    weight = live.unsqueeze(2) * contexts.unsqueeze(1)
-    chance = torch.sigmoid(scores)
-    chance = torch.where(scores.abs() > spec.SATURATION, (scores > 0).to(chance.dtype), chance)
-    chance[:, 0] -= 1
-    losses = F.softplus(scores)
-    losses[:, 0] -= scores[:, 0]  # softplus(-x) is softplus(x) - x
-    return (losses * weight).sum(dim=1), chance * weight
-
-
-def rows(table: Tensor, ids: Tensor, dtype: torch.dtype) -> Tensor:
-    """The rows ``ids`` [...] of ``table`` [V, D] as ``dtype``: [..., D]."""
-    return F.embedding(ids, table).to(dtype)
-
-
-def gradients(
-    tables: tuple[Tensor, Tensor],
-    words: Tensor,
-    targets: Tensor,
-    contexts: Tensor,
-    live: Tensor,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses [C, 2W + 1], and the gradients of their sum with respect to the rows that the ids name.
-
-    ``words`` [C + 2W] are ids of the first table, ``targets`` [C, 1 + K] of the second. The gradients, in the
-    type of the tables, are [C + 2W, D] and [C, 1 + K, D], one per id. Products are in ``dtype``.
-    """
-    full, span = contexts.dtype, contexts.shape[1]
-    target_rows = rows(tables[1], targets, dtype)
-    windows = rows(tables[0], words, dtype).unfold(0, span, 1)  # [C, D, 2W + 1], a view
-    losses, error = errors(torch.bmm(target_rows, windows).to(full), contexts, live)
-    error = error.to(dtype)
-    by_target = torch.bmm(error, windows.transpose(1, 2)).to(full)
-    by_context = torch.bmm(error.transpose(1, 2), target_rows).to(full)
-    by_word = by_context.new_zeros(len(words), by_context.shape[2])
-    for offset in range(span):
-        by_word[offset : offset + len(by_context)] += by_context[:, offset]
-    return losses, by_word, by_target
-
-
-def largest(similar: Tensor, queries: Tensor, known: int) -> tuple[Tensor, Tensor]:
-    """The largest cosines [n, 10] of rows of ``similar`` [n, whole groups], descending, and their columns.
-
-    Without the column ``queries`` [n] of the row, its own word, and those from ``known``. The largest are in
-    the ten groups of columns with the largest maxima: one fused pass finds these, where ``topk`` of whole
-    rows reads them many times.
-    """
-
-    def without_own(columns: Tensor, values: Tensor) -> Tensor:
-        return torch.where((columns < known) & (columns != queries.view(-1, 1, 1)), values, -2)
-
-    columns = torch.arange(similar.shape[1], device=similar.device).unflatten(0, (-1, GROUP))
-    grouped = similar.unflatten(1, (-1, GROUP))
-    maxima = without_own(columns, grouped).amax(dim=2)
-    groups = maxima.topk(spec.NEIGHBOURS, sorted=False).indices
-    values = grouped.gather(1, groups.unsqueeze(2).expand(-1, -1, GROUP))
-    chosen = columns[groups]
-    cosines, at = without_own(chosen, values).flatten(1).topk(spec.NEIGHBOURS)
-    return cosines, chosen.flatten(1).gather(1, at)
 
 
 class Pair(BasePair):
@@ -111,13 +44,13 @@ class Pair(BasePair):
         """The input table with its rows normalised to length one; for a GPU, zeros behind it fill a group."""
         unit = F.normalize(self.masters["input"])
         if self.framework.cuda:
-            unit = F.pad(unit, (0, 0, 0, -len(unit) % GROUP))
+            unit = F.pad(unit, (0, 0, 0, -len(unit) % ops.GROUP))
         return {"input": unit.to(self.framework.compute_dtype)}
 
     def observe(self) -> None:
         """Note the type of one row."""
         one = torch.zeros(1, dtype=torch.int32, device=self.framework.device)
-        found = rows(self.masters["input"], one, self.framework.compute_dtype)
+        found = ops.rows(self.masters["input"], one, self.framework.compute_dtype)
         self.framework.observed.note(activations=found)
 
     def _tables(self) -> tuple[Tensor, Tensor]:
@@ -127,7 +60,7 @@ class Pair(BasePair):
         """Losses, and the gradients of the rows that the batch names, by plain operators."""
         ids = batch["words"], batch["targets"]
         dtype = self.framework.compute_dtype
-        return gradients(self._tables(), *ids, batch["contexts"], batch["live"], dtype)
+        return ops.gradients(self._tables(), *ids, batch["contexts"], batch["live"], dtype)
 
     def _found(self, batch: Batch) -> Any:
         """As :meth:`_differentiate`, by the kernels."""
@@ -186,7 +119,7 @@ class Pair(BasePair):
     def _nearest(self, unit: Tensor, queries: Tensor) -> Tensor:
         similar = torch.mm(unit.index_select(0, queries), unit.t())
         if self.framework.cuda:
-            cosines, words = largest(similar, queries, self.dims.vocabulary)
+            cosines, words = ops.largest(similar, queries, self.dims.vocabulary)
         else:
             similar.scatter_(1, queries.long().unsqueeze(1), -2)  # a word is not its own neighbour
             cosines, words = similar.topk(spec.NEIGHBOURS)

@@ -19,7 +19,7 @@ from torch import Tensor
 from suite.workloads.word2vec import spec
 
 # Of each kernel: the most columns of a table that a program handles at once, and its warps.
-DIFFERENTIATE = 64, 4
+DIFFERENTIATE = 256, 4
 DESCEND = 64, 2
 
 
@@ -119,7 +119,7 @@ def _differentiate(  # type: ignore[no-untyped-def]
         row = row.to(errors.dtype.element_ty)
         score = tl.dot(row, tl.trans(window), score, input_precision=precision, out_dtype=score.dtype)
 
-    # As the function ``errors`` of the pair; the first target is the true one.
+    # As ``errors`` of pytorch_ops; the first target is the true one.
     weight = valid[:, None] * context[None, :]
     true = (t == 0)[:, None]
     small = tl.exp(-tl.abs(score))  # of the sigmoid and the softplus, for scores of either sign

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from suite.workloads.word2vec import pytorch as pair
+from suite.workloads.word2vec import pytorch_ops as ops
 from suite.workloads.word2vec import spec
 from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
-_errors, _gradients, _update, _nearest = pair.errors, pair.gradients, pair.Pair.update, pair.Pair._nearest
+_errors, _gradients, _update, _nearest = ops.errors, ops.gradients, pair.Pair.update, pair.Pair._nearest
 _CENTRE = spec.dimensions("mini", "d100").window
 
 
@@ -30,12 +31,12 @@ def gradient_mutant(change: Callable[..., tuple[Any, Any, Any]]) -> Mutant:
     def mutated(tables: Any, words: Any, targets: Any, contexts: Any, live: Any, dtype: Any) -> Any:
         return change(*_gradients(tables, words, targets, contexts, live, dtype), contexts, live)
 
-    return patch(pair, "gradients", mutated)
+    return patch(ops, "gradients", mutated)
 
 
 def error_mutant(change: Callable[[Any, Any, Any], tuple[Any, Any, Any]]) -> Mutant:
     """The loss of changed scores, contexts or masks."""
-    return patch(pair, "errors", lambda *given: _errors(*change(*given)))
+    return patch(ops, "errors", lambda *given: _errors(*change(*given)))
 
 
 def _with_centre(scores: Any, contexts: Any, live: Any) -> Any:
@@ -111,13 +112,13 @@ MUTANTS: dict[str, Mutant] = {
     "rate-not-dropped": hyper_mutant(rate_drops=""),
     "rate-not-decayed": hyper_mutant(decay_words="1e18"),
     "mean-for-sum": gradient_mutant(_mean),
-    "centre-as-context": patch(pair, "errors", lambda *given: _errors(*_with_centre(*given))),
+    "centre-as-context": patch(ops, "errors", lambda *given: _errors(*_with_centre(*given))),
     "left-contexts-only": error_mutant(_left_only),
     "contexts-swapped": error_mutant(lambda s, c, v: (s, c.flip(1), v)),
     "target-as-negative": error_mutant(lambda s, c, v: (s, c, torch.ones_like(v))),
     "no-negatives": error_mutant(lambda s, c, v: (s, c, v * (torch.arange(v.shape[1]) == 0))),
-    "wrong-target-true": patch(pair, "errors", _last_negative_true),
-    "no-saturation": patch(pair, "errors", _no_saturation),
+    "wrong-target-true": patch(ops, "errors", _last_negative_true),
+    "no-saturation": patch(ops, "errors", _no_saturation),
     "centre-not-trained": gradient_mutant(_centre_gets_none),
     "rows-shifted": gradient_mutant(_neighbouring_rows),
     "duplicates-overwritten": patch(pair.Pair, "update", _last_of_each),
