@@ -23,24 +23,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 UNITS = 16  # hidden units of a program
-DEPTH = 64  # of a block of a product, half of it in fp32; P is a multiple of it
+DEPTH = 64  # of a block of a product; P is a multiple of it, and it of 64, which `_pack` copies
 ROWS = 64  # of the batch in a program, at most
 WARPS = 4
 STAGES = 4  # blocks that are loaded ahead, plus one
-EARLY = False  # a launch starts while the one before it still runs, and waits for its end on the GPU
 _EXACT_DEPTH = 4  # in fp64, without tensor cores
 
 
 @triton.jit
-def _add_product(total, left, right, precision: tl.constexpr):  # type: ignore[no-untyped-def]
-    """``total + left @ right``; ``precision`` is that of ``tl.dot``, or "fp64"."""
-    if precision == "fp64":
+def _add_product(total, left, right):  # type: ignore[no-untyped-def]
+    """``total + left @ right``, of half precision or of float64."""
+    if total.dtype == tl.float64:
         result = total + tl.sum(left[:, :, None] * right[None, :, :], 1)
     else:
-        result = tl.dot(left, right, total, input_precision=precision)
+        result = tl.dot(left, right, total)
     return result
 
 
@@ -84,7 +82,7 @@ def _pack(  # type: ignore[no-untyped-def]
 def _forward(  # type: ignore[no-untyped-def]
     launch, weights, biases, first, later, masks, states, cells, gates, steps, batch,
     width: tl.constexpr, padded: tl.constexpr, masked: tl.constexpr, keep: tl.constexpr,
-    early: tl.constexpr, precision: tl.constexpr, wide: tl.constexpr,
+    wide: tl.constexpr,
     rows: tl.constexpr, units: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """One launch forward; program (tile of units, matrix - 1, tile of rows).
@@ -92,9 +90,6 @@ def _forward(  # type: ignore[no-untyped-def]
     An odd matrix, of a hidden state, makes a step of its layer. The product of the layer's input is in
     ``first`` for layer 0, and in ``later`` for the others, where an even matrix writes it.
     """
-    if early:
-        gdc_launch_dependents()
-        gdc_wait()
     at_matrix = tl.program_id(1) + 1
     layer = at_matrix // 2
     recurrent = at_matrix % 2 == 1
@@ -125,7 +120,7 @@ def _forward(  # type: ignore[no-untyped-def]
         total = tl.zeros((rows, 4 * units), wide)
         for k in range(0, padded, depth):
             a = tl.load(left + k, mask=present, other=0)
-            total = _add_product(total, a, tl.load(right + k), precision)
+            total = _add_product(total, a, tl.load(right + k))
 
         if recurrent:
             i, f, g, o = _apart(total + from_first.to(wide) + from_later + bias, rows, units)
@@ -152,7 +147,7 @@ def _forward(  # type: ignore[no-untyped-def]
 def _backward(  # type: ignore[no-untyped-def]
     launch, turned, masks, cells, gates, given, passed, slopes, carried, layers, steps, batch,
     width: tl.constexpr, padded: tl.constexpr, masked: tl.constexpr,
-    early: tl.constexpr, precision: tl.constexpr, wide: tl.constexpr,
+    wide: tl.constexpr,
     rows: tl.constexpr, units: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """One launch back in time; program (tile of units, 2 L - 1 - matrix, tile of rows).
@@ -161,9 +156,6 @@ def _backward(  # type: ignore[no-untyped-def]
     the gradient of the output, or from ``passed`` [L - 1, T, B, P], which an even matrix writes for the layer
     below. ``carried`` [L, B, P] is the gradient of the cell, ``slopes`` are zero behind the last step.
     """
-    if early:
-        gdc_launch_dependents()
-        gdc_wait()
     at_matrix = 2 * layers - 1 - tl.program_id(1)
     layer = at_matrix // 2
     recurrent = at_matrix % 2 == 1
@@ -204,13 +196,13 @@ def _backward(  # type: ignore[no-untyped-def]
         s1, s2, s3 = s0, s0, s0
         for k in range(0, padded, depth):
             a = tl.load(left + k, mask=present, other=0)
-            s0 = _add_product(s0, a, tl.load(right + k), precision)
+            s0 = _add_product(s0, a, tl.load(right + k))
             a = tl.load(left + (padded + k), mask=present, other=0)
-            s1 = _add_product(s1, a, tl.load(right + (padded + k)), precision)
+            s1 = _add_product(s1, a, tl.load(right + (padded + k)))
             a = tl.load(left + (2 * padded + k), mask=present, other=0)
-            s2 = _add_product(s2, a, tl.load(right + (2 * padded + k)), precision)
+            s2 = _add_product(s2, a, tl.load(right + (2 * padded + k)))
             a = tl.load(left + (3 * padded + k), mask=present, other=0)
-            s3 = _add_product(s3, a, tl.load(right + (3 * padded + k)), precision)
+            s3 = _add_product(s3, a, tl.load(right + (3 * padded + k)))
         total = (s0 + s1) + (s2 + s3)
 
         if recurrent:
@@ -241,21 +233,16 @@ class _Stack:
         self.padded = -(-self.width // DEPTH) * DEPTH
         rows = 16 if exact else min(ROWS, max(16, triton.next_power_of_2(self.batch)))
         self.grid = (-(-self.width // UNITS), 2 * layers - 1, -(-self.batch // rows))
-        tf32 = kind == torch.float32 and torch.backends.cuda.matmul.allow_tf32
         self.settings = {
             "width": self.width,
             "padded": self.padded,
-            "early": EARLY,
-            "precision": "fp64" if exact else "tf32" if tf32 else "ieee",
             "wide": tl.float64 if exact else tl.float32,
             "rows": rows,
             "units": UNITS,
-            "depth": _EXACT_DEPTH if exact else DEPTH * 2 // max(2, kind.itemsize),
+            "depth": _EXACT_DEPTH if exact else DEPTH,
             "num_warps": WARPS,
             "num_stages": STAGES,
         }
-        if EARLY:
-            self.settings["launch_pdl"] = True
 
     def launches(self) -> range:
         """The numbers of the launches of one direction."""
@@ -344,9 +331,9 @@ def stacked_lstm(
     """Outputs [T, B, P] of the last layer, zero behind H, and the last state, computed in ``state``'s type.
 
     ``inputs`` [T, B, H] and ``weights``, for each layer [4H, H], [4H, H] and [4H], may have another type.
-    ``state`` [L, 2, 1, B, H], hidden and cell, gets no gradient. ``masks`` [L, T, B, H] are factors of each
-    layer's outputs, as dropout's; only they pass the outputs on, not the hidden state. ValueError for
-    other shapes of weights.
+    ``state`` [L, 2, 1, B, H], hidden and cell, is of half precision or float64 and gets no gradient.
+    ``masks`` [L, T, B, H] are factors of each layer's outputs, as dropout's; only they pass the outputs on,
+    not the hidden state. ValueError for other shapes of weights.
     """
     width = inputs.shape[2]
     shapes = [tuple(weight.shape) for weight in weights]

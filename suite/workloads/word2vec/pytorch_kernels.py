@@ -19,8 +19,8 @@ from torch import Tensor
 from suite.workloads.word2vec import spec
 
 # Of each kernel: the most columns of a table that a program handles at once, and its warps.
-DIFFERENTIATE = 256, 4
-DESCEND = 64, 2
+DIFFERENTIATE = 256, 2
+DESCEND = 128, 1
 
 
 class Gradients(NamedTuple):
