@@ -20,7 +20,10 @@ EXEMPT_LINES = re.compile(r"\bis now\b")
 # Each term as this test finds it: in the sense that the glossary replaces, not in every sense of English.
 PATTERNS = {
     "the window's edges": r"window's edges|edges of (the|a) window",
-    "mark": r"(?<!pytest\.)(?<!question )(?<!order )\bmarks?\b(?!=pytest)|\bmarks?_\w+|\w+_marks?\b",
+    "mark": (
+        r"(?<!pytest\.)(?<!question )(?<!order )\bmarks?\b(?!=pytest)|\w+_marks?\b"
+        r"|\bmarks?_(?!non_differentiable)\w+"  # PyTorch's name
+    ),
     "worker number": r"worker number|number of the worker",
     "word": r"\bfurther words?\b|\b(cli|argv|option)_words?\b|\*words: (str|object)\b",
     "place": (

@@ -139,8 +139,8 @@ def _differentiate(  # type: ignore[no-untyped-def]
             row = tl.load(outputs + target * D + at, mask=multiplies & (at < D), other=0)
             row = row.to(errors.dtype.element_ty)
         gradient = tl.dot(tl.trans(error), row, input_precision=precision, out_dtype=score.dtype)
-        place = by_context + (centre * S + s)[:, None] * D + at
-        tl.store(place, gradient, mask=(context != 0)[:, None] & (at < D))
+        into = by_context + (centre * S + s)[:, None] * D + at
+        tl.store(into, gradient, mask=(context != 0)[:, None] & (at < D))
 
 
 @triton.jit

@@ -64,14 +64,14 @@ def largest(similar: Tensor, queries: Tensor, known: int) -> tuple[Tensor, Tenso
     rows reads them many times.
     """
 
-    def without_own(columns: Tensor, values: Tensor) -> Tensor:
+    def of_others(columns: Tensor, values: Tensor) -> Tensor:
         return torch.where((columns < known) & (columns != queries.view(-1, 1, 1)), values, -2)
 
     columns = torch.arange(similar.shape[1], device=similar.device).unflatten(0, (-1, GROUP))
     grouped = similar.unflatten(1, (-1, GROUP))
-    maxima = without_own(columns, grouped).amax(dim=2)
+    maxima = of_others(columns, grouped).amax(dim=2)
     groups = maxima.topk(spec.NEIGHBOURS, sorted=False).indices
     values = grouped.gather(1, groups.unsqueeze(2).expand(-1, -1, GROUP))
     chosen = columns[groups]
-    cosines, at = without_own(chosen, values).flatten(1).topk(spec.NEIGHBOURS)
+    cosines, at = of_others(chosen, values).flatten(1).topk(spec.NEIGHBOURS)
     return cosines, chosen.flatten(1).gather(1, at)
