@@ -85,6 +85,7 @@ def main() -> int:
     compile_lock("requirements/data.in", ROOT / "requirements/data.txt", [])
     compile_lock("requirements/peers.in", ROOT / "requirements/peers.txt", [])
     compile_lock("requirements/dali.in", ROOT / "requirements/dali.txt", [])
+    compile_lock("requirements/triton.in", ROOT / "requirements/triton.txt", [])
     torchvision = "requirements/peers-torchvision"  # without its dependencies: PyTorch is the suite's
     compile_lock(f"{torchvision}.in", ROOT / f"{torchvision}.txt", ["--no-deps"])
     compile_lock(
@@ -92,7 +93,7 @@ def main() -> int:
         ROOT / "requirements/dev.txt",
         ["--extra", "dev", "--constraint", "requirements/suite.txt"],
     )
-    tools = ("data", "peers", "dali")
+    tools = ("data", "peers", "dali", "triton")
     sizes: dict[str, Any] = {name: measure(f"requirements/{name}.in", []) for name in tools}
     for source in sorted(ROOT.glob("containers/*/requirements-*.in")):
         name = f"{source.parent.name}-{source.stem.removeprefix('requirements-')}"

@@ -59,7 +59,7 @@ PYTHON = (3, 11)
 ACCELERATORS = ("cpu", "cuda")  # the other locks are for images (suite/containers/images/wheels.py)
 
 # Environments of tools, and a module of each.
-TOOLS = {"data": "sacremoses", "peers": "gensim", "dali": "nvidia.dali"}
+TOOLS = {"data": "sacremoses", "peers": "gensim", "dali": "nvidia.dali", "triton": "triton"}
 ON_DEMAND = ("dali",)  # those that are made only when a run needs them
 
 Progress = Callable[[str], None]

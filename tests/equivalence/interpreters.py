@@ -38,6 +38,17 @@ def interpreter(framework: str, accelerator: str = "cpu") -> Path:
     return python
 
 
+def triton_packages() -> str:
+    """The folder with Triton, whose interpreter runs kernels of a GPU on the CPU; skips the test without it.
+
+    PyTorch's builds for the CPU bring no Triton.
+    """
+    plan = environments.tools_plan("triton")
+    if not plan.ready:
+        pytest.skip("no environment for Triton: python -m suite environments triton")
+    return str(plan.packages_folder)
+
+
 def run(
     framework: str,
     module: str,

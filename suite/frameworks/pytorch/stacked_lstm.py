@@ -29,7 +29,7 @@ DEPTH = 64  # of a block of a product; P is a multiple of it, and it of 64, whic
 ROWS = 64  # of the batch in a program, at most
 WARPS = 4
 STAGES = 4  # blocks that are loaded ahead, plus one
-_EXACT_DEPTH = 4  # in fp64, without tensor cores
+EXACT_DEPTH = 4  # in fp64, without tensor cores
 
 
 @triton.jit
@@ -239,7 +239,7 @@ class _Stack:
             "wide": tl.float64 if exact else tl.float32,
             "rows": rows,
             "units": UNITS,
-            "depth": _EXACT_DEPTH if exact else DEPTH,
+            "depth": EXACT_DEPTH if exact else DEPTH,
             "num_warps": WARPS,
             "num_stages": STAGES,
         }
