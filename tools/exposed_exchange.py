@@ -160,14 +160,19 @@ def profile(rank: int, job: Job, out: str) -> None:
     os._exit(0)  # as a worker: NCCL's cleanup would wait for the captured graphs
 
 
-def job_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that :func:`job_of` reads."""
+def model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of :func:`job_of` that name the model."""
     parser.add_argument("--workload", required=True, choices=workloads.names())
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16", "fp16"), default="bf16")
     parser.add_argument("--scale", choices=("reference", "mini"), default="reference")
     parser.add_argument("--variant")
+
+
+def job_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that :func:`job_of` reads."""
+    model_options(parser)
+    parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--collective", choices=("nccl", "copy_engine"), default="nccl")
     parser.add_argument(

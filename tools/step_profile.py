@@ -3,7 +3,7 @@
     python -m tools.step_profile --workload resnet50 --batch 256 [--phase infer] [--top 15]
 
 Builds the pair as a worker does and replays its captured steps under ``torch.profiler``. Prints one line of
-JSON: milliseconds of a step, the share of them in which the GPU computes, and milliseconds and number of the
+JSON: milliseconds of a step, the share of them in which the GPU is busy, and milliseconds and number of the
 kernels of each kind; then a table of the longest kernels. The profiler slows short steps: take shares. Run it
 in an interpreter with PyTorch for CUDA and the suite's requirements of workers.
 """
@@ -25,7 +25,7 @@ from typing import Any
 
 from suite import workloads
 from suite.contract import WARMUP_STEPS
-from tools.exposed_exchange import ON_DEVICE, job_of, job_options, length, print_line, union
+from tools.exposed_exchange import ON_DEVICE, job_of, length, model_options, print_line, union
 
 # Kinds by the names of kernels, in this order: those of torch.compile are named for what they fuse.
 KINDS = {
@@ -72,20 +72,19 @@ def profiled(trace: Mapping[str, Any], steps: int) -> tuple[dict[str, Any], Coun
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    job_options(parser)
+    model_options(parser)
+    parser.set_defaults(devices=1, device="cuda", collective="nccl", bucket_mib=0)
     parser.add_argument("--phase", choices=("train", "infer"), default="train")
     parser.add_argument("--top", type=int, default=15, help="kernels in the table")
     options = parser.parse_args()
-    options.devices = 1
     with tempfile.TemporaryDirectory(prefix="profile-") as folder:
         job = job_of(options, folder)
         job = replace(job, key=replace(job.key, phase=options.phase), device="cuda:0")
         framework: Any = workloads.framework_module(job).Framework(job)
         profiler: Any = import_module("torch.profiler")
         kinds = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
-        with profiler.profile(
-            activities=kinds
-        ):  # CUPTI sees the kernels of graphs that are captured after this
+        # CUPTI sees the kernels of graphs that are captured after a first profile.
+        with profiler.profile(activities=kinds):
             framework.synchronize()
         pair: Any = workloads.pair_module(job).Pair(job, framework, workloads.open_data(job))
         for index in range(WARMUP_STEPS):

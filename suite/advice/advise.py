@@ -155,7 +155,7 @@ class Advisor:
         return self._measured.get(self._point(config))
 
     def _measured_row(self, config: Config, cell: Cell, machine: Machine | None) -> Row:
-        """The measured rate. One repeat has no interval: its bounds are as far off as those of the model."""
+        """The measured rate. Of one repeat it has no interval: its bounds are as far off as the model's."""
         rate, low, high = cell.per_second or 0.0, cell.low_per_s, cell.high_per_s
         if self.model is not None and (low is None or high is None):
             model = self.model.predict([self._point(config)])[0]

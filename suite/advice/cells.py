@@ -264,7 +264,10 @@ def merge(cells: Iterable[Cell]) -> tuple[Cell, ...]:
 
 
 def _mean(config: Config, cells: Sequence[Cell]) -> Cell:
-    """The mean of several runs; its interval is the mean of theirs, and contains each run's throughput."""
+    """The mean of several runs; its interval is the mean of theirs, and contains each run's throughput.
+
+    A run of one repeat has no interval: that of the others counts.
+    """
     energies = [cell.joules_per_unit for cell in cells if cell.joules_per_unit is not None]
     waits = [cell.input_wait_percent for cell in cells if cell.input_wait_percent is not None]
     lows = [cell.low_per_s for cell in cells if cell.low_per_s is not None]
@@ -277,8 +280,8 @@ def _mean(config: Config, cells: Sequence[Cell]) -> Cell:
     return Cell(
         config,
         step_s=geometric_mean([cell.step_s for cell in cells if cell.step_s is not None]),
-        low_per_s=min(geometric_mean(lows), *rates) if len(lows) == len(cells) else None,
-        high_per_s=max(geometric_mean(highs), *rates) if len(highs) == len(cells) else None,
+        low_per_s=min(geometric_mean(lows), *rates) if lows else None,
+        high_per_s=max(geometric_mean(highs), *rates) if highs else None,
         units_per_step=fmean([cell.units_per_step for cell in cells if cell.units_per_step is not None]),
         input_wait_percent=fmean(waits) if waits else None,
         joules_per_unit=fmean(energies) if energies else None,

@@ -83,7 +83,8 @@ def answer_of(
     for advisor, row, verdict in rows:
         if small is None and verdict.possibly and row.source == MEASURED:
             why = (
-                "the interval of a measured configuration contains the goal: run it again on a quiet machine"
+                "the interval of a measured configuration contains the goal: "
+                "run it again on a quiet machine, with several repeats"
             )
             return _answer(None, None, advisor, [row.config], why)
     return Answer(small, cheap, (), "")

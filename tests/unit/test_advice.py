@@ -133,6 +133,13 @@ def test_a_cell_of_one_repeat_has_the_interval_of_the_model_around_its_rate() ->
     assert few.row(cells[0].config).low is None
 
 
+def test_a_run_of_several_repeats_has_the_interval_of_both() -> None:
+    """Otherwise the answer to "run it again" would be to run it again."""
+    once, several = cell(4, 128, low_per_s=None, high_per_s=None), cell(4, 128)
+    (both,) = merge([once, several])
+    assert (both.low_per_s, both.high_per_s) == pytest.approx((several.low_per_s, several.high_per_s))
+
+
 def test_what_no_configuration_reaches_is_said_and_nothing_useless_is_measured(advisor: Advisor) -> None:
     answer = asked(advisor, "throughput>=50000")
     assert (answer.smallest, answer.next_cells) == (None, ())

@@ -35,13 +35,15 @@ class Dropout:
     def factors(self, names: Sequence[str], like: Tensor) -> Tensor | None:
         """What the dropouts ``names`` multiply values like ``like`` [T, B, width] by, [names, T, B, width].
 
-        None where they change nothing.
+        In float32 or wider: rounded to half precision, 1 / (1 - rate) would be off for all values alike. None
+        where they change nothing.
         """
+        kind = torch.promote_types(like.dtype, torch.float32)
         if self.masks:
-            return torch.stack([self(name, torch.ones_like(like)) for name in names])
+            return torch.stack([self(name, torch.ones_like(like, dtype=kind)) for name in names])
         if self.rate == 0.0:
             return None
-        return functional.dropout(like.new_ones(len(names), *like.shape), self.rate)
+        return functional.dropout(like.new_ones(len(names), *like.shape, dtype=kind), self.rate)
 
 
 NO_DROPOUT = Dropout()

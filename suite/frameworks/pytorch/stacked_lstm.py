@@ -25,8 +25,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 UNITS = 16  # hidden units of a program
-DEPTH = 64  # of a block of a product; P is a multiple of it, and it of 64, which `_pack` copies
+DEPTH = 64  # of a block of a product; P is a multiple of it
 ROWS = 64  # of the batch in a program, at most
+FEWER_ROWS = 32  # where a program may have 99 KiB of shared memory instead of 163 or 227
+LARGE = ((8, 0), (9, 0), (10, 0), (10, 3))  # capabilities of the others (CUDA C++ Programming Guide)
 WARPS = 4
 STAGES = 4  # blocks that are loaded ahead, plus one
 EXACT_DEPTH = 4  # in fp64, without tensor cores
@@ -90,10 +92,10 @@ def _forward(  # type: ignore[no-untyped-def]
     An odd matrix, of a hidden state, makes a step of its layer. The product of the layer's input is in
     ``first`` for layer 0, and in ``later`` for the others, where an even matrix writes it.
     """
-    at_matrix = tl.program_id(1) + 1
+    at_matrix = tl.program_id(1).to(tl.int64) + 1  # int64: a large batch has more elements than int32 counts
     layer = at_matrix // 2
     recurrent = at_matrix % 2 == 1
-    step = launch - tl.program_id(1)
+    step = launch + 1 - at_matrix
     if (step >= 0) & (step < steps):
         row = tl.program_id(2) * rows + tl.arange(0, rows)[:, None]
         unit = tl.program_id(0) * units + tl.arange(0, units)[None, :]
@@ -156,10 +158,11 @@ def _backward(  # type: ignore[no-untyped-def]
     the gradient of the output, or from ``passed`` [L - 1, T, B, P], which an even matrix writes for the layer
     below. ``carried`` [L, B, P] is the gradient of the cell, ``slopes`` are zero behind the last step.
     """
-    at_matrix = 2 * layers - 1 - tl.program_id(1)
+    turn = tl.program_id(1).to(tl.int64)  # int64: a large batch has more elements than int32 counts
+    at_matrix = 2 * layers - 1 - turn
     layer = at_matrix // 2
     recurrent = at_matrix % 2 == 1
-    step = steps - 1 - launch + tl.program_id(1)
+    step = steps - 1 - launch + turn
     if (step >= 0) & (step < steps):
         row = tl.program_id(2) * rows + tl.arange(0, rows)[:, None]
         unit = tl.program_id(0) * units + tl.arange(0, units)[None, :]
@@ -231,7 +234,9 @@ class _Stack:
         exact = kind == torch.float64
         self.wide = kind if exact else torch.float32
         self.padded = -(-self.width // DEPTH) * DEPTH
-        rows = 16 if exact else min(ROWS, max(16, triton.next_power_of_2(self.batch)))
+        large = not inputs.is_cuda or torch.cuda.get_device_capability(inputs.device) in LARGE
+        most = ROWS if large else FEWER_ROWS
+        rows = 16 if exact else min(most, max(16, triton.next_power_of_2(self.batch)))
         self.grid = (-(-self.width // UNITS), 2 * layers - 1, -(-self.batch // rows))
         self.settings = {
             "width": self.width,
@@ -253,11 +258,10 @@ class _Stack:
         shape = len(matrices), 4 * self.padded, self.padded
         packed = torch.empty(shape, dtype=self.kind, device=matrices[0].device)
         turned = packed.new_empty(shape[0], self.padded, 4 * self.padded) if both else packed
-        block = 64
-        grid = (4 * self.padded // block, self.padded // block)
+        grid = (4 * self.padded // DEPTH, self.padded // DEPTH)
         for at, matrix in enumerate(matrices):
             _pack[grid](
-                matrix.contiguous(), packed[at], turned[at], self.width, self.padded, both, block
+                matrix.contiguous(), packed[at], turned[at], self.width, self.padded, both, DEPTH
             )  # fmt: skip
         return packed, turned
 
@@ -315,7 +319,7 @@ class _Layers(torch.autograd.Function):
         sums = rows.sum(dim=1, dtype=stack.wide).view(layers, padded, 4)[:, : stack.width]
         products = [torch.bmm(rows.transpose(1, 2), sources[at::2]) for at in (0, 1)]
         for layer in range(layers):
-            for product, weight in zip(products, weights[3 * layer :], strict=False):
+            for product, weight in zip(products, weights[3 * layer : 3 * layer + 2], strict=True):
                 square = (
                     product[layer].view(padded, 4, padded)[: stack.width, :, : stack.width].transpose(0, 1)
                 )

@@ -30,8 +30,8 @@ class Pair(BasePair):
     _kernels: Any = None  # the module, if they are used
 
     def build(self) -> None:
-        """Choose Triton's kernels for a GPU; their atomic additions have no fixed order."""
-        if self.framework.cuda and self.job.fast and not self.job.deterministic:
+        """Choose Triton's kernels for the fast path on a GPU: their atomic additions have no fixed order."""
+        if self.framework.cuda and self.job.fast:
             self.use_kernels()
 
     def use_kernels(self) -> None:
@@ -62,7 +62,7 @@ class Pair(BasePair):
         dtype = self.framework.compute_dtype
         return ops.gradients(self._tables(), *ids, batch["contexts"], batch["live"], dtype)
 
-    def _found(self, batch: Batch) -> Any:
+    def _differentiate_by_kernels(self, batch: Batch) -> Any:
         """As :meth:`_differentiate`, by the kernels."""
         return self._kernels.differentiate(self._tables(), batch, self.framework.compute_dtype)
 
@@ -72,7 +72,7 @@ class Pair(BasePair):
         Returns the loss and the number of pairs of words, [2], and gradients of rows of the input table.
         """
         if self._kernels is not None:
-            found = self._found(batch)
+            found = self._differentiate_by_kernels(batch)
             self._kernels.descend(changed, found, batch, rate)
             return found.totals.sum(dim=1), found.by_context
         losses, by_word, by_target = self._differentiate(batch)
@@ -130,7 +130,7 @@ class Pair(BasePair):
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """The loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is no pair."""
         batch = self.framework.feed(self.data, index)
-        found = self._differentiate(batch) if self._kernels is None else self._found(batch)
+        found = self._differentiate(batch) if self._kernels is None else self._differentiate_by_kernels(batch)
         return self.framework.array(found[0])
 
     @torch.no_grad()

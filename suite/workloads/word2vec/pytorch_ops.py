@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from suite.workloads.word2vec import spec
 
-GROUP = 64  # columns of cosines: about as many groups as columns in ten of them, at reference scale
+GROUP = 64  # columns of cosines: 1,114 groups at reference scale, and 640 columns in ten of them
 
 
 def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
