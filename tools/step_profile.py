@@ -27,11 +27,12 @@ from suite import workloads
 from suite.contract import WARMUP_STEPS
 from tools.exposed_exchange import ON_DEVICE, job_of, length, model_options, print_line, union
 
-# Kinds by the names of kernels, in this order: those of torch.compile are named for what they fuse.
+# Kinds by the names of kernels, in this order: pointwise kernels of cuDNN's LSTM have parameters that name
+# cuDNN, and kernels of torch.compile are named for what they fuse.
 KINDS = {
+    "recurrence": r"lstm|rnn",
     "pointwise and reductions": r"triton_|elementwise|reduce|softmax|multi_tensor|vectorized|batch_norm|bn_",
     "convolutions and products": r"conv|gemm|xmma|cutlass|cudnn|nvjet|cublas|wgrad|dgrad|fprop|implicit",
-    "recurrence": r"lstm|rnn|persist",
     "copies": r"memcpy|memset|copy",
 }
 STEPS = 20
@@ -57,8 +58,9 @@ def profiled(trace: Mapping[str, Any], steps: int) -> tuple[dict[str, Any], Coun
     for event in events:
         times[event["name"]] += event["dur"]
         calls[event["name"]] += 1
-        kinds[kind_of(event)] += event["dur"]
-        number[kind_of(event)] += 1
+        kind = kind_of(event)
+        kinds[kind] += event["dur"]
+        number[kind] += 1
     whole = union((event["ts"], event["ts"] + event["dur"]) for event in events)
     span = whole[-1][1] - whole[0][0]
     found: dict[str, Any] = {"step_ms": span / steps / 1e3, "busy_share": length(whole) / span}

@@ -32,6 +32,7 @@ def test_time_of_a_step_by_kind() -> None:
 
 def test_kernels_of_recurrent_layers_have_their_kind() -> None:
     assert kind_of(event("RNN_blockPersist_fp_LSTM", 0, 1)) == "recurrence"
+    assert kind_of(event("void elemWiseRNNcell<__nv_bfloat16, (cudnnRNNMode_t)2>", 0, 1)) == "recurrence"
 
 
 def test_trace_without_a_gpu_is_refused() -> None:

@@ -80,6 +80,16 @@ def _pack(  # type: ignore[no-untyped-def]
         tl.store(turned + column[:, None] * (4 * padded) + row[None, :], tl.trans(value))
 
 
+@triton.jit
+def _tile(batch, width: tl.constexpr, rows: tl.constexpr, units: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Of this program: rows of the batch, units and columns of gates; which rows, units and columns exist."""
+    row = tl.program_id(2) * rows + tl.arange(0, rows)[:, None]
+    unit = tl.program_id(0) * units + tl.arange(0, units)[None, :]
+    column = tl.program_id(0) * (4 * units) + tl.arange(0, 4 * units)[None, :]
+    present = row < batch
+    return row, unit, column, present, present & (unit < width), present & (column < 4 * width)
+
+
 @triton.jit(do_not_specialize=["launch"])
 def _forward(  # type: ignore[no-untyped-def]
     launch, weights, biases, first, later, masks, states, cells, gates, steps, batch,
@@ -97,12 +107,7 @@ def _forward(  # type: ignore[no-untyped-def]
     recurrent = at_matrix % 2 == 1
     step = launch + 1 - at_matrix
     if (step >= 0) & (step < steps):
-        row = tl.program_id(2) * rows + tl.arange(0, rows)[:, None]
-        unit = tl.program_id(0) * units + tl.arange(0, units)[None, :]
-        column = tl.program_id(0) * (4 * units) + tl.arange(0, 4 * units)[None, :]
-        present = row < batch
-        inside = present & (unit < width)
-        every = present & (column < 4 * width)
+        row, unit, column, present, inside, every = _tile(batch, width, rows, units)
         size = batch * padded  # of a step
         # These loads come before the products, which hide their latency.
         in_first = first + step * (4 * size) + row * (4 * padded) + column
@@ -164,12 +169,7 @@ def _backward(  # type: ignore[no-untyped-def]
     recurrent = at_matrix % 2 == 1
     step = steps - 1 - launch + turn
     if (step >= 0) & (step < steps):
-        row = tl.program_id(2) * rows + tl.arange(0, rows)[:, None]
-        unit = tl.program_id(0) * units + tl.arange(0, units)[None, :]
-        column = tl.program_id(0) * (4 * units) + tl.arange(0, 4 * units)[None, :]
-        present = row < batch
-        inside = present & (unit < width)
-        every = present & (column < 4 * width)
+        row, unit, column, present, inside, every = _tile(batch, width, rows, units)
         used = inside & recurrent
         size = batch * padded
         at_unit = row * padded + unit
