@@ -283,22 +283,31 @@ def _plain_shape(layer: Plain, shape: Shape) -> Shape:
         return (shape[0] * shape[1] * shape[2],)
     if isinstance(layer, Conv):
         sides = zip(shape[1:], layer.kernel, layer.padding, strict=True)
-        return (layer.outputs, *(_side(size, k, layer.stride, p, False) for size, k, p in sides))
+        return (layer.outputs, *(windows(size, k, layer.stride, p, False) for size, k, p in sides))
     if isinstance(layer, (MaxPool, AveragePool)):
         ceil = isinstance(layer, MaxPool) and layer.ceil
         return (
             shape[0],
-            *(_side(size, layer.kernel, layer.stride, layer.padding, ceil) for size in shape[1:]),
+            *(windows(size, layer.kernel, layer.stride, layer.padding, ceil) for size in shape[1:]),
         )
     raise TypeError(f"expected a layer, found {layer!r}")
 
 
-def _side(size: int, kernel: int, stride: int, padding: int, ceil: bool) -> int:
+def windows(size: int, kernel: int, stride: int, padding: int, ceil: bool) -> int:
     """Windows along one side; ``ceil`` adds an incomplete one if it starts inside the input."""
     left = size + 2 * padding - kernel
     if left < 0:
         raise ValueError(f"expected a side of at least {kernel - 2 * padding}, found {size}")
-    windows = left // stride + 1
-    if ceil and left % stride and windows * stride < size + padding:
-        windows += 1
-    return windows
+    count = left // stride + 1
+    return count + 1 if ceil and left % stride and count * stride < size + padding else count
+
+
+def blocks(side: int, kernel: int, stride: int, padding: int) -> tuple[int, int, int, int]:
+    """One side of a convolution whose pixels become blocks of ``stride`` pixels, so that its stride is 1.
+
+    The kernel in blocks; the blocks of the side; the zeros that fill them behind the side (negative: pixels
+    that no window reaches) and behind the kernel.
+    """
+    reach = -(-kernel // stride)
+    count = windows(side, kernel, stride, padding, False) - 1 + reach
+    return reach, count, stride * count - side - padding, stride * reach - kernel

@@ -104,17 +104,15 @@ def convolve_blocks(x: Tensor, weight: Tensor, stride: int, padding: Sequence[in
     Tensor cores compute with eight channels at least: of the three of an image they would waste most of
     their work. Zeros fill the channels of a block up to a multiple of eight, and the kernel up to blocks.
     """
-    size, channels, outputs = weight.shape[:2], x.shape[3], weight.shape[3]
-    reach = [-(-kernel // stride) for kernel in size]  # the kernel in blocks
-    edges, blocks = [], []
-    for side, edge, kernel, count in zip(x.shape[1:3], padding, size, reach, strict=True):
-        blocks.append((side + 2 * edge - kernel) // stride + count)
-        edges.append((edge, stride * blocks[-1] - side - edge, 0))
+    channels, outputs = x.shape[3], weight.shape[3]
+    sides = zip(x.shape[1:3], weight.shape[:2], padding, strict=True)
+    found = [layers.blocks(side, kernel, stride, edge) for side, kernel, edge in sides]
+    reach, blocks, behind, missing = zip(*found, strict=True)
+    edges = [(edge, zeros, 0) for edge, zeros in zip(padding, behind, strict=True)]
     x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0), *edges, (0, 0, 0)])
     x = x.reshape(x.shape[0], blocks[0], stride, blocks[1], stride, channels)
     x = x.transpose((0, 1, 3, 2, 4, 5)).reshape(x.shape[0], *blocks, stride * stride * channels)
-    missing = [(0, stride * count - kernel) for count, kernel in zip(reach, size, strict=True)]
-    weight = jnp.pad(weight, [*missing, (0, 0), (0, 0)])
+    weight = jnp.pad(weight, [(0, missing[0]), (0, missing[1]), (0, 0), (0, 0)])
     weight = weight.reshape(reach[0], stride, reach[1], stride, channels, outputs)
     weight = weight.transpose((0, 2, 1, 3, 4, 5)).reshape(*reach, -1, outputs)
     more = -x.shape[3] % ALIGNMENT

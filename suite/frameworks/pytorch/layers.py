@@ -83,19 +83,16 @@ def convolve_blocks(
     their work. Zeros fill the channels of a block up to a multiple of eight, and the kernel up to blocks.
     """
     (count, channels), outputs = x.shape[:2], weight.shape[0]
-    reach = [-(-kernel // stride) for kernel in weight.shape[2:]]  # the kernel in blocks
-    blocks: list[int] = []
-    edges: list[int] = []  # from the last axis to the first, as F.pad takes them
-    missing: list[int] = []
-    for side, edge, kernel, reached in zip(x.shape[2:], padding, weight.shape[2:], reach, strict=True):
-        blocks.append((side + 2 * edge - kernel) // stride + reached)
-        edges = [edge, stride * blocks[-1] - side - edge, *edges]
-        missing = [0, stride * reached - kernel, *missing]
+    sides = zip(x.shape[2:], weight.shape[2:], padding, strict=True)
+    found = [layers.blocks(side, kernel, stride, edge) for side, kernel, edge in sides]
+    reach, blocks, behind, missing = zip(*found, strict=True)
     more = -(stride * stride * channels) % ALIGNMENT
-    x = F.pad(x.permute(0, 2, 3, 1), [0, 0, *edges])
+    x = F.pad(x.permute(0, 2, 3, 1), [0, 0, padding[1], behind[1], padding[0], behind[0]])
     x = x.reshape(count, blocks[0], stride, blocks[1], stride, channels).transpose(2, 3)
     x = F.pad(x.reshape(count, *blocks, -1), [0, more]).permute(0, 3, 1, 2)
-    weight = F.pad(weight, missing).reshape(outputs, channels, reach[0], stride, reach[1], stride)
+    weight = F.pad(weight, [0, missing[1], 0, missing[0]]).reshape(
+        outputs, channels, reach[0], stride, reach[1], stride
+    )
     weight = weight.permute(0, 3, 5, 1, 2, 4).reshape(outputs, -1, *reach)
     return F.conv2d(x, stored(F.pad(weight, [0, 0, 0, 0, 0, more])), bias)
 
