@@ -19,7 +19,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -128,9 +128,11 @@ def print_line(job: Job, found: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def profile(rank: int, job: Job, out: str) -> None:
-    """One rank: warm up, profile ``STEPS`` steps, write the trace and print its result."""
-    job = of_rank(job, rank)
+def trace_of(job: Job, steps: int, path: Path, begin: Callable[[], None] | None = None) -> dict[str, Any]:
+    """The trace of ``steps`` steps of the pair of ``job``, built and warmed up as in a worker.
+
+    It stays in ``path``. ``begin`` is called in the profile, before the first step.
+    """
     framework: Any = workloads.framework_module(job).Framework(job)
     profiler: Any = import_module("torch.profiler")
     kinds = [profiler.ProfilerActivity.CPU]
@@ -145,18 +147,28 @@ def profile(rank: int, job: Job, out: str) -> None:
             pair.step(index)
         framework.synchronize()
 
-    distributed: Any = import_module("torch.distributed")
-    on_host = distributed.new_group(backend="gloo")
     run(0, WARMUP_STEPS)
     pair.collect()
     with profiler.profile(activities=kinds) as profiled:
-        distributed.barrier(on_host)  # else the first exchange would wait for the other rank's profiler
-        run(WARMUP_STEPS, STEPS)
-    path = Path(out) / f"{job.key.workload}-rank-{rank}.json"
+        if begin is not None:
+            begin()
+        run(WARMUP_STEPS, steps)
     profiled.export_chrome_trace(str(path))
-    found = exposed(json.loads(path.read_text()), STEPS)
-    print_line(job, found)
-    framework.synchronize()
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def profile(rank: int, job: Job, out: str) -> None:
+    """One rank: warm up, profile ``STEPS`` steps, write the trace and print its result."""
+    job = of_rank(job, rank)
+    distributed: Any = import_module("torch.distributed")
+
+    def meet() -> None:
+        """Without this the first exchange would wait for the other rank's profiler."""
+        distributed.barrier(distributed.new_group(backend="gloo"))
+
+    trace = trace_of(job, STEPS, Path(out) / f"{job.key.workload}-rank-{rank}.json", meet)
+    print_line(job, exposed(trace, STEPS))
     os._exit(0)  # as a worker: NCCL's cleanup would wait for the captured graphs
 
 

@@ -11,7 +11,6 @@ in an interpreter with PyTorch for CUDA and the suite's requirements of workers.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -19,13 +18,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from suite import workloads
-from suite.contract import WARMUP_STEPS
-from tools.exposed_exchange import ON_DEVICE, job_of, length, model_options, print_line, union
+from tools.exposed_exchange import ON_DEVICE, job_of, length, model_options, print_line, trace_of, union
 
 # Kinds by the names of kernels, in this order: pointwise kernels of cuDNN's LSTM have parameters that name
 # cuDNN, and kernels of torch.compile are named for what they fuse.
@@ -82,23 +78,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="profile-") as folder:
         job = job_of(options, folder)
         job = replace(job, key=replace(job.key, phase=options.phase), device="cuda:0")
-        framework: Any = workloads.framework_module(job).Framework(job)
-        profiler: Any = import_module("torch.profiler")
-        kinds = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
-        # CUPTI sees the kernels of graphs that are captured after a first profile.
-        with profiler.profile(activities=kinds):
-            framework.synchronize()
-        pair: Any = workloads.pair_module(job).Pair(job, framework, workloads.open_data(job))
-        for index in range(WARMUP_STEPS):
-            pair.step(index)
-        pair.collect()
-        with profiler.profile(activities=kinds) as profile:
-            for index in range(WARMUP_STEPS, WARMUP_STEPS + STEPS):
-                pair.step(index)
-            framework.synchronize()
-        path = Path(folder) / "trace.json"
-        profile.export_chrome_trace(str(path))
-        found, times, calls = profiled(json.loads(path.read_text()), STEPS)
+        trace = trace_of(job, STEPS, Path(folder) / "trace.json")
+    found, times, calls = profiled(trace, STEPS)
     print_line(job, found)
     for name, total in times.most_common(options.top):
         print(f"{total / STEPS / 1e3:9.3f} ms {calls[name] / STEPS:7.1f}  {name[:110]}")
