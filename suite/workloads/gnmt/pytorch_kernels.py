@@ -49,6 +49,12 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, dynamic=False, fullgraph=True)
 
 
+def _any(tensor: Tensor, *axes: int) -> Tensor:
+    """``tensor``, for a function compiled for any length of ``axes``: the five buckets share its code."""
+    torch._dynamo.maybe_mark_dynamic(tensor, axes)
+    return tensor
+
+
 def _tanh(queries: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
     """The tanh of all sums [B, T, S, H] in ``dtype``, by the sigmoid: one fast exponential on a GPU."""
     total = queries.transpose(0, 1)[:, :, None].to(dtype) + keys.transpose(0, 1)[:, None].to(dtype)
@@ -85,14 +91,14 @@ class _Score(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
         ctx.save_for_backward(queries, keys, vector)
-        result: Tensor = _compiled(_score_forward)(queries, keys, vector)
+        result: Tensor = _compiled(_score_forward)(_any(queries, 0), _any(keys, 0), vector)
         return result
 
     @staticmethod
     @once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, gradient: Tensor) -> Any:
         queries, keys, vector = ctx.saved_tensors
-        gradient = gradient.contiguous()
+        queries, keys, gradient = _any(queries, 0), _any(keys, 0), _any(gradient.contiguous(), 1, 2)
         return (
             _compiled(_score_backward_queries)(queries, keys, vector, gradient),
             _compiled(_score_backward_keys)(queries, keys, vector, gradient),
@@ -124,6 +130,7 @@ def _loss_backward(
 class _Loss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, counted: Tensor, smoothing: float) -> Tensor:
+        logits, targets, counted = _any(logits, 0), _any(targets, 0), _any(counted, 0)
         loss, normaliser = _compiled(_loss_forward)(logits, targets, counted, smoothing)
         ctx.save_for_backward(logits, targets, counted, normaliser)
         ctx.smoothing = smoothing
@@ -133,6 +140,6 @@ class _Loss(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        logits, targets, counted, normaliser = ctx.saved_tensors
+        logits, targets, counted, normaliser = (_any(tensor, 0) for tensor in ctx.saved_tensors)
         slope = _compiled(_loss_backward)(logits, targets, counted, normaliser, ctx.smoothing, gradient)
         return slope, None, None, None
