@@ -125,7 +125,7 @@ def to_text(checked: CheckedSet) -> str:
     """The table for a terminal."""
     lines = aligned([[heading(checked)]], _LONGEST)
     lines += aligned([_HEADS, *_rows(checked)], _LONGEST)
-    lines += aligned([[line] for line in [*notes(checked), *_nulls(checked)]], _LONGEST)
+    lines += aligned([[line] for line in table_notes(checked)], _LONGEST)
     return "\n".join(lines) + "\n"
 
 
@@ -133,12 +133,12 @@ def to_markdown(checked: CheckedSet) -> str:
     """The table as Markdown."""
     lines = [f"**{escaped(heading(checked), _LONGEST)}**", ""]
     lines += markdown_table(_HEADS, _rows(checked), _LONGEST)
-    lines += ["", *(f"- {escaped(line, _LONGEST)}" for line in [*notes(checked), *_nulls(checked)])]
+    lines += ["", *(f"- {escaped(line, _LONGEST)}" for line in table_notes(checked))]
     return "\n".join(lines) + "\n"
 
 
-def _nulls(checked: CheckedSet) -> list[str]:
-    """Why clocks or power are null, one line for each reason."""
+def table_notes(checked: CheckedSet) -> list[str]:
+    """:func:`notes`, and why clocks or power in the table are null."""
     arms = [arm for one in checked.figures for arm in one.arms.values()]
     reasons = {
         f"SM clock and power null: {metric['reason']}"
@@ -146,7 +146,7 @@ def _nulls(checked: CheckedSet) -> list[str]:
         for metric in arm["sampled"].values()
         if metric["value"] is None
     }
-    return sorted(reasons)
+    return [*notes(checked), *sorted(reasons)]
 
 
 def to_json(checked: CheckedSet) -> str:

@@ -363,6 +363,15 @@ def test_a_scaling_set_has_a_page_with_its_figure_and_groups(tmp_path: Path) -> 
     assert (phases.count("train"), phases.count("train independent")) == (4, 2)
 
 
+def test_page_of_a_scaling_set_says_why_cells_are_null(tmp_path: Path) -> None:
+    folder = Imagined().write(tmp_path / "results")
+    build(tmp_path / "results", tmp_path / "site", tmp_path / "cache")
+    digest = hashlib.sha256((folder / "set.json").read_bytes()).hexdigest()
+    page = read(tmp_path / "site" / "scaling" / f"{digest}.html")
+    assert "null" in page.text
+    assert "SM clock and power null: no accelerator in this run" in page.text
+
+
 def test_results_of_every_kind_have_pages(tmp_path: Path) -> None:
     results = tmp_path / "results"
     two = replace(MINI, devices=2, strategy="allreduce")

@@ -85,7 +85,7 @@ def _page(one: ScalingResult) -> str:
                 heads, [tag("tr", [tag("td", value) for value in row]) for row in rows], "Groups of the set"
             )
         )
-        body.append(tag("ul", [tag("li", line) for line in scaling_table.notes(one.checked)]))
+        body.append(tag("ul", [tag("li", line) for line in scaling_table.table_notes(one.checked)]))
     if one.verdict.findings:
         links = parts.Links("../")
         heads = ("rule", "severity", "location", "expected", "found", "fix")
