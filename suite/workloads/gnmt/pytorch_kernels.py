@@ -49,7 +49,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, dynamic=False, fullgraph=True)
 
 
-def _any(tensor: Tensor, *axes: int) -> Tensor:
+def _any_length(tensor: Tensor, *axes: int) -> Tensor:
     """``tensor``, for a function compiled for any length of ``axes``: the five buckets share its code."""
     torch._dynamo.maybe_mark_dynamic(tensor, axes)
     return tensor
@@ -91,14 +91,15 @@ class _Score(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
         ctx.save_for_backward(queries, keys, vector)
-        result: Tensor = _compiled(_score_forward)(_any(queries, 0), _any(keys, 0), vector)
+        result: Tensor = _compiled(_score_forward)(_any_length(queries, 0), _any_length(keys, 0), vector)
         return result
 
     @staticmethod
     @once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, gradient: Tensor) -> Any:
         queries, keys, vector = ctx.saved_tensors
-        queries, keys, gradient = _any(queries, 0), _any(keys, 0), _any(gradient.contiguous(), 1, 2)
+        queries, keys = _any_length(queries, 0), _any_length(keys, 0)
+        gradient = _any_length(gradient.contiguous(), 1, 2)
         return (
             _compiled(_score_backward_queries)(queries, keys, vector, gradient),
             _compiled(_score_backward_keys)(queries, keys, vector, gradient),
@@ -130,7 +131,7 @@ def _loss_backward(
 class _Loss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, counted: Tensor, smoothing: float) -> Tensor:
-        logits, targets, counted = _any(logits, 0), _any(targets, 0), _any(counted, 0)
+        logits, targets, counted = _any_length(logits, 0), _any_length(targets, 0), _any_length(counted, 0)
         loss, normaliser = _compiled(_loss_forward)(logits, targets, counted, smoothing)
         ctx.save_for_backward(logits, targets, counted, normaliser)
         ctx.smoothing = smoothing
@@ -140,6 +141,6 @@ class _Loss(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        logits, targets, counted, normaliser = (_any(tensor, 0) for tensor in ctx.saved_tensors)
+        logits, targets, counted, normaliser = (_any_length(tensor, 0) for tensor in ctx.saved_tensors)
         slope = _compiled(_loss_backward)(logits, targets, counted, normaliser, ctx.smoothing, gradient)
         return slope, None, None, None
