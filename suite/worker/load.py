@@ -70,7 +70,7 @@ class LoadBench(Bench):
         steps = range(self.job.steps)
         return {
             **dict.fromkeys(("losses", "gradient_norms", "outputs")),
-            "batches": [self.data.digest(step) for step in steps],
+            "batches": self.data.digests(steps),
             "bytes_in": [self.data.images.stored_bytes(step) for step in steps],
             "bytes_out": [self.data.sizes[step] for step in steps],
         }

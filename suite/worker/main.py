@@ -74,7 +74,7 @@ class Bench:
             "losses": None if losses is None else [loss.hex() for loss in losses],
             "gradient_norms": norms,
             "outputs": None if train else [record.array_digest(value) for value in results],
-            "batches": [self.data.digest(step) for step in range(self.job.steps)],
+            "batches": self.data.digests(range(self.job.steps)),
         }
 
     def closing_fields(self) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _send_batch_digests(job: Job, channel: Channel) -> None:
     data = record.RecordingData(workloads.open_data(job))
     for step in range(job.probe_steps):
         data.batch(step)
-    channel.send("batches", digests=[data.digest(step) for step in range(job.probe_steps)])
+    channel.send("batches", digests=data.digests(range(job.probe_steps)))
 
 
 def prepare(bench: Bench, import_ns: int, setup_from: int) -> dict[str, Any]:

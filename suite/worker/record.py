@@ -9,6 +9,9 @@ import platform
 import resource
 import sys
 import threading
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
@@ -31,8 +34,8 @@ class RecordingData:
     """Passes batches on, records them for their digests, and counts the time spent waiting.
 
     It keeps those batches of the first 110 steps that are in host memory, up to ``KEPT_BYTES`` together, and
-    only a sample of each other one: :meth:`digest` reads that batch again after the window, and its sample
-    must be the same, because a batch is a pure function of dataset, seed and step. Only :meth:`digest`
+    only a sample of each other one: :meth:`digests` reads that batch again after the window, and its sample
+    must be the same, because a batch is a pure function of dataset, seed and step. Only :meth:`digests`
     computes hashes. A quality run has no digests of batches: with ``recording`` off nothing is recorded.
     """
 
@@ -43,7 +46,6 @@ class RecordingData:
         self._recording = recording
         self._kept_bytes = 0
         self._seen: dict[int, dict[str, Any] | Sample] = {}
-        self._digests: dict[int, str] = {}
 
     def slot(self, step: int) -> int | None:
         """See :class:`suite.contract.Data`."""
@@ -73,22 +75,35 @@ class RecordingData:
         """See :class:`suite.contract.Data`."""
         return self._data.evaluation()
 
-    def digest(self, step: int) -> str:
-        """SHA-256 of the batch of ``step``, computed once; call it after the window.
+    def digests(self, steps: Iterable[int]) -> list[str]:
+        """SHA-256 of the batches of ``steps``, after the window; BadData if one read again is another.
 
-        BadData if a batch differs when it is read again.
+        Threads hash batches while the next ones are read: a core hashes some 3,000 images of 224 pixels a
+        second, and a GPU decodes more. At most ``KEPT_BYTES`` of batches wait for their hash.
         """
-        slot = self._data.slot(step)
-        key = step if slot is None else -1 - slot
-        if key not in self._digests:
-            if key not in self._seen:
-                raise RuntimeError(
-                    f"step {step}: expected a recorded batch, found none: the step did not read it"
-                )
-            self._digests[key] = digest_arrays(self._recorded(step, self._seen[key]))
-        return self._digests[key]
+        hashes: dict[int, Future[str]] = {}
+        waiting: deque[tuple[Future[str], int]] = deque()
+        keys = []
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for step in steps:
+                slot = self._data.slot(step)
+                keys.append(step if slot is None else -1 - slot)
+                if keys[-1] in hashes:
+                    continue
+                arrays = self._recorded(step, keys[-1])
+                hashes[keys[-1]] = pool.submit(digest_arrays, arrays)
+                waiting.append((hashes[keys[-1]], sum(array.nbytes for array in arrays.values())))
+                while sum(size for _, size in waiting) > KEPT_BYTES:
+                    waiting.popleft()[0].result()
+            return [hashes[key].result() for key in keys]
 
-    def _recorded(self, step: int, seen: dict[str, Any] | Sample) -> dict[str, Any]:
+    def _recorded(self, step: int, key: int) -> dict[str, Any]:
+        """The batch of ``step`` in host memory, which is no longer kept here."""
+        if key not in self._seen:
+            raise RuntimeError(
+                f"step {step}: expected a recorded batch, found none: the step did not read it"
+            )
+        seen = self._seen.pop(key)
         if not isinstance(seen, Sample):
             return seen
         arrays = self._data.batch(step)
@@ -97,7 +112,7 @@ class RecordingData:
                 f"{name} of step {step}: expected the values that the step used, found others when they were "
                 "read again after the window; the dataset changed, or a batch depends on more than its step"
             )
-        return arrays
+        return {name: np.asarray(array) for name, array in arrays.items()}
 
     def forget(self) -> None:
         """Drop the batches of compilation and soak, but keep staged slots, which are read only once."""

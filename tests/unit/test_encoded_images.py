@@ -105,7 +105,7 @@ def test_batches_on_a_device_come_to_the_host_only_for_their_digests() -> None:
         assert np.from_dlpack(data.batch(step)["images"]).shape == (6, 8, 8, 3)
     assert source.copies == 0
     expected = [digest_arrays({"images": np.asarray(source.batch(step)["images"])}) for step in range(5)]
-    assert [data.digest(step) for step in range(5)] == expected
+    assert data.digests(range(5)) == expected
     assert len(set(expected)) == 5
 
 
@@ -115,7 +115,7 @@ def test_changed_batch_on_a_device_is_found() -> None:
     data.batch(3)
     source.changed = 1
     with pytest.raises(BadData, match="images of step 3"):
-        data.digest(3)
+        data.digests([3])
 
 
 def test_few_copies_of_a_readers_batches_are_pending() -> None:

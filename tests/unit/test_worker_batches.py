@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -62,7 +63,7 @@ def test_digests_are_equal_for_kept_and_reread_batches(monkeypatch: pytest.Monke
     data = record.RecordingData(Read())
     for step in range(12):
         data.batch(step)
-    assert [data.digest(step) for step in range(12)] == expected
+    assert data.digests(range(12)) == expected
     assert len(set(expected)) == 12
 
 
@@ -89,7 +90,30 @@ def test_batches_are_hashed_only_for_their_digests(monkeypatch: pytest.MonkeyPat
     for step in range(4):
         data.batch(step)
     with pytest.raises(AssertionError, match="hashed"):
-        data.digest(3)
+        data.digests([3])
+
+
+def test_threads_hash_batches_in_bounded_memory_while_others_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record, "KEPT_BYTES", 3 * 66_000)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8))
+    source = Read()
+    data = record.RecordingData(source)
+    for step in range(40):
+        data.batch(step)
+    alive, deadline = [], time.monotonic() + 30
+
+    def hashed(arrays: dict[str, Any]) -> str:
+        while len(source.returned) < 41 and time.monotonic() < deadline:
+            time.sleep(0.001)  # until the first batch that was not kept is read again
+        assert len(source.returned) >= 41
+        alive.append(source.alive())
+        return digest_arrays(arrays)
+
+    monkeypatch.setattr(record, "digest_arrays", hashed)
+    assert data.digests(range(40)) == [digest_arrays(Read().batch(step)) for step in range(40)]
+    assert max(alive) <= 5  # three in the bound, one above it, one being read
 
 
 @pytest.mark.parametrize("images", [1, 64])
@@ -99,10 +123,10 @@ def test_digest_reports_a_batch_that_changed(images: int, monkeypatch: pytest.Mo
     data = record.RecordingData(source)
     for step in range(3):
         data.batch(step)
-    assert data.digest(0)
+    assert data.digests([0])
     source.changed = images
     with pytest.raises(BadData, match="images of step 1: expected the values that the step used"):
-        data.digest(1)
+        data.digests([1])
 
 
 def test_telemetry_tail_does_not_replace_recorded_batches() -> None:
@@ -111,7 +135,7 @@ def test_telemetry_tail_does_not_replace_recorded_batches() -> None:
     expected = digest_arrays(data.batch(0))
     source.changed = 1
     assert digest_arrays(data.batch(0)) != expected
-    assert data.digest(0) == expected
+    assert data.digests([0])[0] == expected
 
 
 def test_forget_keeps_staged_batches() -> None:
@@ -119,7 +143,7 @@ def test_forget_keeps_staged_batches() -> None:
     data = record.RecordingData(source)
     first, second = (digest_arrays(data.batch(step)) for step in range(2))
     data.forget()
-    assert [data.digest(step) for step in range(4)] == [first, second, first, second]
+    assert data.digests(range(4)) == [first, second, first, second]
 
 
 def test_quality_runs_record_no_batches() -> None:
