@@ -1,4 +1,4 @@
-"""Triton kernels: a GPU's clock (``%globaltimer``, PTX ISA), sums of vectors, and boxes cut out of images."""
+"""Triton kernels: a GPU's clock (``%globaltimer``, PTX ISA), sums, products, and boxes cut out of images."""
 
 from __future__ import annotations
 
@@ -67,3 +67,13 @@ def cut_out(  # type: ignore[no-untyped-def]
     source = images + start + colour * plane + (upper + row) * width + left
     value = tl.load(source + at, mask=(at < wide) & (row < high), other=0)
     tl.store(target + line * columns + at, value.to(target.dtype.element_ty), mask=at < columns)
+
+
+@triton.jit
+def add_product(total, left, right):  # type: ignore[no-untyped-def]
+    """``total + left @ right``, of half precision or of float64."""
+    if total.dtype == tl.float64:
+        result = total + tl.sum(left[:, :, None] * right[None, :, :], 1)
+    else:
+        result = tl.dot(left, right, total)
+    return result

@@ -24,6 +24,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from suite.frameworks.pytorch.kernels import add_product
+
 UNITS = 16  # hidden units of a program
 DEPTH = 64  # of a block of a product; P is a multiple of it
 ROWS = 64  # of the batch in a program, at most
@@ -32,16 +34,6 @@ LARGE = ((8, 0), (9, 0), (10, 0), (10, 3))  # capabilities of the others (CUDA C
 WARPS = 4
 STAGES = 4  # blocks that are loaded ahead, plus one
 EXACT_DEPTH = 4  # in fp64, without tensor cores
-
-
-@triton.jit
-def _add_product(total, left, right):  # type: ignore[no-untyped-def]
-    """``total + left @ right``, of half precision or of float64."""
-    if total.dtype == tl.float64:
-        result = total + tl.sum(left[:, :, None] * right[None, :, :], 1)
-    else:
-        result = tl.dot(left, right, total)
-    return result
 
 
 @triton.jit
@@ -127,7 +119,7 @@ def _forward(  # type: ignore[no-untyped-def]
         total = tl.zeros((rows, 4 * units), wide)
         for k in range(0, padded, depth):
             a = tl.load(left + k, mask=present, other=0)
-            total = _add_product(total, a, tl.load(right + k))
+            total = add_product(total, a, tl.load(right + k))
 
         if recurrent:
             i, f, g, o = _apart(total + from_first.to(wide) + from_later + bias, rows, units)
@@ -199,13 +191,13 @@ def _backward(  # type: ignore[no-untyped-def]
         s1, s2, s3 = s0, s0, s0
         for k in range(0, padded, depth):
             a = tl.load(left + k, mask=present, other=0)
-            s0 = _add_product(s0, a, tl.load(right + k))
+            s0 = add_product(s0, a, tl.load(right + k))
             a = tl.load(left + (padded + k), mask=present, other=0)
-            s1 = _add_product(s1, a, tl.load(right + (padded + k)))
+            s1 = add_product(s1, a, tl.load(right + (padded + k)))
             a = tl.load(left + (2 * padded + k), mask=present, other=0)
-            s2 = _add_product(s2, a, tl.load(right + (2 * padded + k)))
+            s2 = add_product(s2, a, tl.load(right + (2 * padded + k)))
             a = tl.load(left + (3 * padded + k), mask=present, other=0)
-            s3 = _add_product(s3, a, tl.load(right + (3 * padded + k)))
+            s3 = add_product(s3, a, tl.load(right + (3 * padded + k)))
         total = (s0 + s1) + (s2 + s3)
 
         if recurrent:

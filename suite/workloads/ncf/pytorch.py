@@ -27,13 +27,37 @@ def logits(weight: Mapping[str, Tensor], users: Tensor, items: Tensor, layers: i
     return F.linear(joined, weight["output.weight"], weight["output.bias"]).squeeze(1)
 
 
+def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    """The mean over the samples, in the type of the labels."""
+    return F.binary_cross_entropy_with_logits(scores.to(labels.dtype), labels)
+
+
 class Pair(BasePair):
-    """NeuMF. Inference returns scores (sigmoid) [batch]."""
+    """NeuMF. Inference returns scores (sigmoid) [batch]. ``fused``: Triton's kernels compute training."""
+
+    def build(self) -> None:
+        """Choose Triton's kernels for training on the fast path of a GPU: their sums have no fixed order."""
+        framework = self.framework
+        kinds = (torch.bfloat16, torch.float16, torch.float64)  # in float64 the kernels can be checked
+        fast = framework.cuda and framework.fast and not self.job.deterministic
+        fits = framework.compute_dtype in kinds and len(self.dims.layers) == 4
+        self.fused = self.training and fast and fits
+        if self.fused:
+            self.compiled = ("infer",)  # of the loss only the cross entropy
+        self._cross_entropy = framework.compile(cross_entropy) if self.fused else cross_entropy
 
     def loss(self, batch: Batch) -> Tensor:
         """Binary cross entropy, the mean over the samples of the batch."""
-        scores, labels = self._logits(self.masters, batch["users"], batch["items"]), batch["labels"]
-        return F.binary_cross_entropy_with_logits(scores.to(labels.dtype), labels)
+        return self._cross_entropy(self._scores(batch), batch["labels"])
+
+    def _scores(self, batch: Batch) -> Tensor:
+        """Scores before the sigmoid [batch], for training."""
+        if not self.fused:
+            return self._logits(self.masters, batch["users"], batch["items"])
+        from suite.workloads.ncf import pytorch_kernels  # imports Triton, which only CUDA builds have
+
+        weights = tuple(self.masters.values())
+        return pytorch_kernels.scores(batch["users"], batch["items"], weights, self.framework.compute_dtype)
 
     def infer(self, batch: Batch) -> Tensor:
         """Scores (sigmoid) [batch]."""

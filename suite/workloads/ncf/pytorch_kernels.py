@@ -1,0 +1,286 @@
+"""Triton kernels of NeuMF's scores and of their gradient: one launch each for a batch.
+
+A program computes all layers for a block of samples. Activations and their gradients are stored, as the
+products for the weights' gradients need them, and the program reads them again, from the cache, for its next
+layer. Gradients of embeddings, biases and the output layer are added up atomically, so that sums of the same
+numbers may differ in their last bits. The sizes of blocks are powers of two, at least the 16 that ``tl.dot``
+needs; what is too much is masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from suite.frameworks.pytorch.kernels import add_product
+
+LAYERS = 3  # of the MLP
+# Of each kernel: samples of a program; columns of a product at once, and depth of its blocks, at most; warps;
+# blocks that are loaded ahead, plus one.
+FORWARD = 64, 128, 64, 4, 3
+BACKWARD = 64, 128, 64, 4, 3
+EXACT = 16, 32, 4, 4, 1  # both in fp64, without tensor cores
+
+
+@triton.jit
+def _product(  # type: ignore[no-untyped-def]
+    source, weight, row, inside, first, length, width, by_length, by_width,
+    wide: tl.constexpr, rows: tl.constexpr, across: tl.constexpr, depth: tl.constexpr
+):  # fmt: skip
+    """Columns from ``first`` on of the rows of ``source`` [n, length] times a matrix [length, width].
+
+    Element (k, n) of the matrix is at ``weight + k * by_length + n * by_width``.
+    """
+    column = first + tl.arange(0, across)[None, :]
+    total = tl.zeros((rows, across), wide)
+    for k in range(0, length, depth):
+        at = k + tl.arange(0, depth)
+        left = tl.load(source + row * length + at[None, :], mask=inside & (at[None, :] < length), other=0)
+        right = tl.load(
+            weight + at[:, None] * by_length + column * by_width,
+            mask=(at[:, None] < length) & (column < width),
+            other=0,
+        )
+        total = add_product(total, left, right)
+    return total
+
+
+@triton.jit
+def _hidden(  # type: ignore[no-untyped-def]
+    source, weight, bias, target, row, inside, length: tl.constexpr, width: tl.constexpr, wide: tl.constexpr,
+    rows: tl.constexpr, across: tl.constexpr, depth: tl.constexpr
+):  # fmt: skip
+    """A layer: the ReLU of ``source`` [n, length] times ``weight`` [width, length] plus ``bias``, stored."""
+    for first in tl.static_range(0, width, across):
+        total = _product(
+            source, weight, row, inside, first, length, width, 1, length, wide, rows, across, depth
+        )
+        column = first + tl.arange(0, across)[None, :]
+        there = column < width
+        total += tl.load(bias + column, mask=there, other=0).to(wide)
+        total = tl.maximum(total, 0, propagate_nan=tl.PropagateNan.ALL)
+        tl.store(target + row * width + column, total.to(target.dtype.element_ty), mask=inside & there)
+    tl.debug_barrier()  # other threads of the program read this
+
+
+@triton.jit
+def _forward(  # type: ignore[no-untyped-def]
+    users, items, mf_user, mf_item, mlp_user, mlp_item, weight1, bias1, weight2, bias2, weight3, bias3,
+    output, last_bias, inputs, hidden1, hidden2, hidden3, scores, count,
+    factors: tl.constexpr, half: tl.constexpr, width1: tl.constexpr, width2: tl.constexpr,
+    width3: tl.constexpr, wide: tl.constexpr, block: tl.constexpr, top: tl.constexpr, rows: tl.constexpr,
+    across: tl.constexpr, depth: tl.constexpr
+):  # fmt: skip
+    """Scores of ``rows`` samples, and what the gradient needs: inputs and outputs of the layers."""
+    start = tl.program_id(0).to(tl.int64) * rows  # a large batch has more elements than int32 counts
+    row = tl.arange(0, rows)[:, None]
+    inside = row < count - start
+    user = tl.load(users + start + row, mask=inside, other=0)
+    item = tl.load(items + start + row, mask=inside, other=0)
+    inputs += start * (2 * half)
+    hidden1 += start * width1
+    hidden2 += start * width2
+    hidden3 += start * width3
+    for k in range(0, half, depth):
+        at = k + tl.arange(0, depth)[None, :]
+        there = inside & (at < half)
+        target = inputs + row * (2 * half) + at
+        kind: tl.constexpr = inputs.dtype.element_ty
+        tl.store(target, tl.load(mlp_user + user * half + at, mask=there, other=0).to(kind), mask=there)
+        tl.store(
+            target + half, tl.load(mlp_item + item * half + at, mask=there, other=0).to(kind), mask=there
+        )
+    tl.debug_barrier()
+    _hidden(inputs, weight1, bias1, hidden1, row, inside, 2 * half, width1, wide, rows, across, depth)
+    _hidden(hidden1, weight2, bias2, hidden2, row, inside, width1, width2, wide, rows, across, depth)
+    _hidden(hidden2, weight3, bias3, hidden3, row, inside, width2, width3, wide, rows, across, depth)
+    at = tl.arange(0, block)[None, :]
+    there = inside & (at < factors)
+    product = tl.load(mf_user + user * factors + at, mask=there, other=0)
+    product *= tl.load(mf_item + item * factors + at, mask=there, other=0)
+    share = tl.load(output + at, mask=at < factors, other=0).to(wide)
+    total = tl.sum(product.to(hidden3.dtype.element_ty).to(wide) * share, 1)
+    at = tl.arange(0, top)[None, :]
+    share = tl.load(output + factors + at, mask=at < width3, other=0).to(wide)
+    last = tl.load(hidden3 + row * width3 + at, mask=inside & (at < width3), other=0)
+    total += tl.sum(last.to(wide) * share, 1) + tl.load(last_bias).to(wide)
+    tl.store(scores + start + row, total[:, None], mask=inside)
+
+
+@triton.jit
+def _slopes(  # type: ignore[no-untyped-def]
+    above, weight, hidden, target, by_bias, row, inside, length: tl.constexpr, width: tl.constexpr,
+    wide: tl.constexpr, rows: tl.constexpr, across: tl.constexpr, depth: tl.constexpr
+):  # fmt: skip
+    """The gradient before the ReLU that made ``hidden`` [n, width], stored; ``by_bias`` gets its sums.
+
+    ``above`` [n, length] is that of the next layer, which has the weight [length, width].
+    """
+    for first in tl.static_range(0, width, across):
+        total = _product(
+            above, weight, row, inside, first, length, width, width, 1, wide, rows, across, depth
+        )
+        column = first + tl.arange(0, across)[None, :]
+        there = inside & (column < width)
+        lit = tl.load(hidden + row * width + column, mask=there, other=0) > 0
+        slope = tl.where(lit, total, 0).to(target.dtype.element_ty)
+        tl.store(target + row * width + column, slope, mask=there)
+        _add_rows(by_bias + column, slope.to(wide), column < width)
+    tl.debug_barrier()
+
+
+@triton.jit
+def _add_rows(target, values, there):  # type: ignore[no-untyped-def]
+    """Add the sums of ``values`` [rows, n] over the rows to ``target`` [1, n]."""
+    sums = tl.sum(values, 0)[None, :]
+    tl.atomic_add(target, sums.to(target.dtype.element_ty), mask=there, sem="relaxed")
+
+
+@triton.jit
+def _backward(  # type: ignore[no-untyped-def]
+    users, items, mf_user, mf_item, weight1, weight2, weight3, output, hidden1, hidden2, hidden3, given,
+    slopes1, slopes2, slopes3, by_mf_user, by_mf_item, by_mlp_user, by_mlp_item, by_bias1, by_bias2, by_bias3,
+    by_output, by_last_bias, count,
+    factors: tl.constexpr, half: tl.constexpr, width1: tl.constexpr, width2: tl.constexpr,
+    width3: tl.constexpr, wide: tl.constexpr, block: tl.constexpr, top: tl.constexpr, rows: tl.constexpr,
+    across: tl.constexpr, depth: tl.constexpr, narrow: tl.constexpr
+):  # fmt: skip
+    """Gradients of ``rows`` samples, whose scores have the gradients ``given`` [n]."""
+    start = tl.program_id(0).to(tl.int64) * rows
+    row = tl.arange(0, rows)[:, None]
+    inside = row < count - start
+    user = tl.load(users + start + row, mask=inside, other=0)
+    item = tl.load(items + start + row, mask=inside, other=0)
+    hidden1 += start * width1
+    hidden2 += start * width2
+    hidden3 += start * width3
+    slopes1 += start * width1
+    slopes2 += start * width2
+    slopes3 += start * width3
+    score = tl.load(given + start + row, mask=inside, other=0).to(wide)
+    kind: tl.constexpr = hidden3.dtype.element_ty
+    tl.atomic_add(by_last_bias, tl.sum(tl.sum(score, 1), 0).to(by_last_bias.dtype.element_ty), sem="relaxed")
+
+    at = tl.arange(0, block)[None, :]
+    there = inside & (at < factors)
+    of_user = tl.load(mf_user + user * factors + at, mask=there, other=0)
+    of_item = tl.load(mf_item + item * factors + at, mask=there, other=0)
+    share = tl.load(output + at, mask=at < factors, other=0).to(wide)
+    slope = (score * share).to(kind).to(of_user.dtype)
+    tl.atomic_add(by_mf_user + user * factors + at, slope * of_item, mask=there, sem="relaxed")
+    tl.atomic_add(by_mf_item + item * factors + at, slope * of_user, mask=there, sem="relaxed")
+    _add_rows(by_output + at, score * (of_user * of_item).to(kind).to(wide), at < factors)
+
+    at = tl.arange(0, top)[None, :]
+    there = inside & (at < width3)
+    last = tl.load(hidden3 + row * width3 + at, mask=there, other=0)
+    share = tl.load(output + factors + at, mask=at < width3, other=0).to(wide)
+    slope = tl.where(last > 0, score * share, 0).to(kind)
+    tl.store(slopes3 + row * width3 + at, slope, mask=there)
+    _add_rows(by_output + factors + at, score * last.to(wide), at < width3)
+    _add_rows(by_bias3 + at, slope.to(wide), at < width3)
+    tl.debug_barrier()
+
+    _slopes(
+        slopes3, weight3, hidden2, slopes2, by_bias2, row, inside, width3, width2, wide, rows, across, depth
+    )
+    _slopes(
+        slopes2, weight2, hidden1, slopes1, by_bias1, row, inside, width2, width1, wide, rows, across, depth
+    )
+    for first in tl.static_range(0, half, narrow):
+        at = first + tl.arange(0, narrow)[None, :]
+        there = inside & (at < half)
+        full: tl.constexpr = by_mlp_user.dtype.element_ty
+        total = _product(
+            slopes1, weight1, row, inside, first, width1, half, 2 * half, 1, wide, rows, narrow, depth
+        ).to(kind)
+        tl.atomic_add(by_mlp_user + user * half + at, total.to(full), mask=there, sem="relaxed")
+        total = _product(
+            slopes1, weight1 + half, row, inside, first, width1, half, 2 * half, 1, wide, rows, narrow, depth
+        ).to(kind)
+        tl.atomic_add(by_mlp_item + item * half + at, total.to(full), mask=there, sem="relaxed")
+
+
+class _Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, users: Tensor, items: Tensor, kind: torch.dtype, *weights: Tensor) -> Tensor:
+        tables, layers = weights[:4], [weight.to(kind) for weight in weights[4:]]
+        widths = [2 * tables[2].shape[1], *(len(bias) for bias in layers[1 : 2 * LAYERS : 2])]
+        kept = [layers[0].new_empty(len(users), width) for width in widths]
+        scores = tables[0].new_empty(len(users))
+        grid, settings = _settings(FORWARD, tables[0].shape[1], kept)
+        _forward[grid](users, items, *tables, *layers, *kept, scores, len(users), **settings)
+        ctx.save_for_backward(users, items, *tables[:2], *layers, *kept)
+        ctx.shapes = [weight.shape for weight in weights]
+        return scores
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc]
+    def backward(ctx: Any, given: Tensor) -> Any:
+        users, items, *saved = ctx.saved_tensors
+        tables, layers, kept = saved[:2], saved[2:-4], saved[-4:]
+        # Those that the kernel adds up: of the tables, the biases and the output layer.
+        added = [*range(4), *range(5, 4 + 2 * LAYERS, 2), -2, -1]
+        shapes = [ctx.shapes[at] for at in added]
+        flat = tables[0].new_zeros(sum(shape.numel() for shape in shapes))
+        parts = flat.split([shape.numel() for shape in shapes])
+        sums = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+        matrices, hidden = layers[0 : 2 * LAYERS : 2], kept[1:]
+        slopes = [torch.empty_like(one) for one in hidden]
+        grid, settings = _settings(BACKWARD, tables[0].shape[1], kept)
+        narrow = min(settings["across"], _block(ctx.shapes[2][1]))
+        _backward[grid](
+            users, items, *tables, *matrices, layers[-2], *hidden, given.contiguous(), *slopes, *sums,
+            len(users), narrow=narrow, **settings
+        )  # fmt: skip
+        found = sums[:4]
+        for slope, source, bias in zip(slopes, kept, sums[4:], strict=False):
+            found += [(slope.t() @ source).to(bias.dtype), bias]
+        return None, None, None, *found, *sums[-2:]
+
+
+def _settings(
+    constants: Sequence[int], factors: int, kept: Sequence[Tensor]
+) -> tuple[tuple[int], dict[str, Any]]:
+    """The grid of a kernel with these constants and its compile-time arguments."""
+    exact = kept[0].dtype == torch.float64
+    rows, across, depth, warps, stages = EXACT if exact else constants
+    both, *widths = (one.shape[1] for one in kept)
+    return (triton.cdiv(len(kept[0]), rows),), {
+        "factors": factors,
+        "half": both // 2,
+        **{f"width{at}": width for at, width in enumerate(widths, 1)},
+        "wide": tl.float64 if exact else tl.float32,
+        "block": _block(factors),
+        "top": _block(widths[-1]),
+        "rows": rows,
+        "across": min(across, _block(max(both, *widths))),
+        "depth": min(depth, _block(min(both // 2, *widths))),
+        "num_warps": warps,
+        "num_stages": stages,
+    }
+
+
+def _block(width: int) -> int:
+    size: int = triton.next_power_of_2(width)
+    return max(16, size)
+
+
+def scores(users: Tensor, items: Tensor, weights: Sequence[Tensor], kind: torch.dtype) -> Tensor:
+    """Scores before the sigmoid [n], in the type of the tables, for users [n] and items [n].
+
+    ``weights``: the tables of the product (user, item) and of the MLP, then weight and bias of the MLP's
+    three layers and of the output layer. Products are in ``kind``, of half precision or float64, sums in
+    float32 or float64. ValueError for another number of layers.
+    """
+    expected = 4 + 2 * LAYERS + 2
+    if len(weights) != expected:
+        raise ValueError(f"expected {expected} weights of {LAYERS} layers, found {len(weights)}")
+    result: Tensor = _Scores.apply(users, items, kind, *weights)  # type: ignore[no-untyped-call]
+    return result

@@ -1,0 +1,91 @@
+"""NCF's scores by Triton's kernels against the plain operators, in Triton's interpreter on the CPU.
+
+``python -m tests.equivalence.ncf_kernels FILE PACKAGES`` writes scores and all gradients of both, each under
+``<case>/ours`` and ``<case>/plain``, in fp64 and fp32, and of the pair. Triton is imported from the folder
+PACKAGES. Its interpreter has no products of bfloat16; the compiled kernels are checked on a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+from suite.workloads.ncf import pytorch as plain
+from suite.workloads.ncf import spec
+from tests.equivalence.case import load
+from tests.equivalence.runner import build
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Samples and dimensions: more than a program's rows, the published widths, and odd ones. Some users and items
+# come often, others never.
+SIZES = (
+    (37, spec.Dimensions(11, 7, 8, (64, 32, 16, 8))),
+    (140, spec.Dimensions(50, 20, 64, (256, 256, 128, 64))),
+    (19, spec.Dimensions(5, 30, 3, (22, 17, 5, 2))),
+)
+
+
+def by_both(count: int, dims: spec.Dimensions, dtype: torch.dtype) -> dict[str, NDArray[Any]]:
+    """Scores and gradients of random weights, by their names."""
+    from suite.workloads.ncf import pytorch_kernels
+
+    generator = torch.Generator().manual_seed(count)
+    weights = {
+        one.name: torch.randn(one.shape, generator=generator, dtype=torch.float64)
+        .div(one.shape[-1] ** 0.5 if len(one.shape) == 2 else 1)
+        .to(dtype)
+        .requires_grad_()
+        for one in spec.parameters(dims)
+    }
+    users = (torch.rand(count, generator=generator).square() * dims.users).int()
+    items = (torch.rand(count, generator=generator).square() * dims.items).int()
+    given = torch.randn(count, generator=generator, dtype=torch.float64).to(dtype)
+    found = {}
+    for way in ("ours", "plain"):
+        if way == "ours":
+            scores = pytorch_kernels.scores(users, items, tuple(weights.values()), dtype)
+        else:
+            scores = plain.logits(weights, users, items, len(dims.layers) - 1)
+        gradients = torch.autograd.grad(scores, list(weights.values()), given)
+        found[f"scores/{way}"] = scores.detach().numpy()
+        found |= {f"{name}/{way}": part.numpy() for name, part in zip(weights, gradients, strict=True)}
+    return found
+
+
+def of_pair(fused: bool) -> dict[str, NDArray[Any]]:
+    """Loss and gradients of the pair in fp64."""
+    case = load("ncf")
+    way = "ours" if fused else "plain"
+    pair = build(case, case.job("pytorch", "fp64"))
+    with mock.patch.object(pair, "fused", fused):
+        found = {f"{name}/{way}": array for name, array in pair.gradients(0).items()}
+        pair.step(0)
+    return found | {f"loss/{way}": pair.collect()[0]}
+
+
+def main(file: str, packages: str) -> None:
+    """See the module."""
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+    sys.path.append(packages)
+    from suite.workloads.ncf import pytorch_kernels
+
+    pytorch_kernels.EXACT = 64, 64, 32, 4, 1  # fewer programs and turns, which the interpreter runs slowly
+    found: dict[str, Any] = {}
+    for precision, dtype in (("fp64", torch.float64), ("fp32", torch.float32)):
+        for at, (count, dims) in enumerate(SIZES):
+            arrays = by_both(count, dims, dtype)
+            found |= {f"{precision}/{at}/{name}": array for name, array in arrays.items()}
+    for fused in (True, False):
+        found |= {f"fp64/pair/{name}": array for name, array in of_pair(fused).items()}
+    np.savez(file, **found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
