@@ -23,8 +23,8 @@ from suite.frameworks.pytorch.kernels import add_product
 LAYERS = 3  # of the MLP
 # Of each kernel: samples of a program; columns of a product at once, and depth of its blocks, at most; warps;
 # blocks that are loaded ahead, plus one.
-FORWARD = 64, 128, 64, 4, 3
-BACKWARD = 64, 128, 64, 4, 3
+FORWARD = 64, 64, 64, 4, 3
+BACKWARD = 64, 256, 64, 4, 2
 EXACT = 16, 32, 4, 4, 1  # both in fp64, without tensor cores
 
 
