@@ -1,13 +1,14 @@
 """How good the advice is: `python -m tools.advice_evaluation RESULTS_DIR`, or `--synthetic`.
 
-Of each group of a full grid of results (one workload, framework, phase …) a share of the cells is drawn at
+Of a full grid of results (one workload, framework, phase …, all loaders) a share of the cells is drawn at
 random, the model is fitted to these, and the cells that were held out are compared with its predictions:
 
 * the median and the 90th percentile of the relative error, and how many 90 % intervals contain the cell;
-* the choice: for goals at even quantiles of all throughputs, the smallest configuration that surely reaches
-  the goal, after the cells that `make advise` asks for next, which are part of the share. A choice is good if
-  its measured throughput is at least 95 % of the goal and its price at most 5 % above that of the cheapest
-  configuration that reaches the goal. The price is that of its processors and devices (`--device-price`);
+* the choice: for goals at even quantiles of all throughputs, the smallest configuration of any loader that
+  surely reaches the goal, without one the smallest within 1 % of it, after the cells that `make advise` asks
+  for next, which are part of the share. A choice is good if its measured throughput is at least 95 % of the
+  goal and its price at most 5 % above that of the cheapest configuration that reaches the goal. The price is
+  that of its processors and devices (`--device-price`);
 * advised cells that ran out of memory;
 * the same errors for plain interpolation: linear in the logarithms, the nearest cell outside of the hull.
 
@@ -29,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import griddata
 
-from suite.advice.advise import Advisor, Row
+from suite.advice.advise import Advisor
 from suite.advice.cells import Cell, Config, Group, read_groups
 from suite.advice.goal import BATCH, CPUS, DEVICES, THROUGHPUT, Goal
 from suite.advice.report import answer_of, title_of
@@ -87,21 +88,30 @@ class Options:
         return config.devices * self.device_price + config.cpus
 
 
-def evaluate(group: Group, options: Options, *, draws: int, seed: int = 0) -> Score:
-    """Fit ``group`` to a random ``share`` of its cells, ``draws`` times, and compare with the others."""
+def evaluate(groups: Sequence[Group], options: Options, *, draws: int, seed: int = 0) -> Score:
+    """Fit ``groups``, one of each loader, to a random ``share`` of their cells, ``draws`` times; compare."""
     score = Score()
     random = np.random.default_rng(seed)
+    cells = [(at, cell) for at, group in enumerate(groups) for cell in group.cells]
     for _ in range(draws):
-        order = random.permutation(len(group.cells))
-        count = max(2, int(options.share * len(group.cells)))
-        _predictions(score, Advisor(_some(group, order[:count])), [group.cells[i] for i in order[count:]])
+        drawn = [cells[at] for at in random.permutation(len(cells))]
+        count = max(2, int(options.share * len(cells)))
+        kept = _some(groups, drawn[:count])
+        for at, group in enumerate(kept):
+            held = [cell for owner, cell in drawn[count:] if owner == at]
+            _predictions(score, Advisor(group, kept), held)
         # The cells that the advice asks for are part of the share.
-        _choices(score, _some(group, order[: max(2, count - options.follow)]), group, options)
+        _choices(score, _some(groups, drawn[: max(2, count - options.follow)]), groups, options)
     return score
 
 
-def _some(group: Group, indices: NDArray[np.intp]) -> Group:
-    return replace(group, cells=tuple(group.cells[i] for i in sorted(indices)))
+def _some(groups: Sequence[Group], cells: Sequence[tuple[int, Cell]]) -> list[Group]:
+    """The groups with these of their cells, in the order of the grid."""
+    kept = []
+    for at, group in enumerate(groups):
+        mine = {cell.config for owner, cell in cells if owner == at}
+        kept.append(replace(group, cells=tuple(cell for cell in group.cells if cell.config in mine)))
+    return kept
 
 
 def _predictions(score: Score, advisor: Advisor, held: Sequence[Cell]) -> None:
@@ -149,40 +159,55 @@ def _column(configs: Sequence[Config], name: str) -> list[float]:
     return [float(np.log(getattr(config, name))) for config in configs]
 
 
-def _choices(score: Score, kept: Group, full: Group, options: Options) -> None:
+def _choices(score: Score, kept: Sequence[Group], full: Sequence[Group], options: Options) -> None:
     """The choice for goals at even quantiles of the measured throughputs."""
-    truth = {cell.config: cell for cell in full.cells}
-    rates = [cell.per_second for cell in full.cells if cell.per_second]
+    rates = [cell.per_second for group in full for cell in group.cells if cell.per_second]
     for bound in np.quantile(rates, (np.arange(options.goals) + 0.5) / options.goals):
         goal = Goal(THROUGHPUT, float(bound))
-        row = _chosen(kept, truth, goal, options.follow)
-        cell = None if row is None else truth.get(row.config)
-        score.none += row is None
+        cell = _chosen(kept, full, goal, options.follow)
+        score.none += cell is None
         score.out_of_memory += cell is not None and cell.per_second is None
         rate = 0.0 if cell is None else cell.per_second or 0.0
         score.short += 0 < rate < goal.bound
         best = min(
-            options.price(config) for config, one in truth.items() if (one.per_second or 0) >= goal.bound
+            options.price(one.config)
+            for group in full
+            for one in group.cells
+            if (one.per_second or 0) >= goal.bound
         )
         enough = cell is not None and rate >= goal.bound * (1 - _NEAR)
         score.good.append(enough and options.price(cell.config) <= best * (1 + _NEAR) if cell else False)
 
 
-def _chosen(kept: Group, truth: dict[Config, Cell], goal: Goal, follow: int) -> Row | None:
-    """The smallest row that surely reaches ``goal``, after ``follow`` cells that the advice asked for."""
+def _chosen(kept: Sequence[Group], full: Sequence[Group], goal: Goal, follow: int) -> Cell | None:
+    """The cell of the row that is advised for ``goal``, after ``follow`` more cells that were asked for."""
+    truth = [{cell.config: cell for cell in group.cells} for group in full]
     grid = {
-        name: tuple(dict.fromkeys(f"{getattr(config, part):g}" for config in truth))
+        name: tuple(dict.fromkeys(f"{getattr(config, part):g}" for cells in truth for config in cells))
         for name, part in ((CPUS, "cpus"), (BATCH, "batch"), (DEVICES, "devices"))
     }
     for left in range(follow, -1, -1):
-        advisor = Advisor(kept)
-        rows = [advisor.row(config) for config in truth]
-        answer = answer_of([(advisor, rows)], goal, None, grid, None)
-        asked = [config for _, config in answer.next_cells if config in truth]
+        advisors = [Advisor(group, kept) for group in kept]
+        advised = [
+            (advisor, [advisor.row(config) for config in cells])
+            for advisor, cells in zip(advisors, truth, strict=True)
+        ]
+        answer = answer_of(advised, goal, None, grid, None)
+        owners = {id(group): at for at, group in enumerate(kept)}
+        asked = [(owners[id(group)], config) for group, config in answer.next_cells]
+        asked = [(at, config) for at, config in asked if config in truth[at]]
         if not left or not asked:
             break
-        kept = replace(kept, cells=(*kept.cells, truth[asked[0]]))
-    return None if answer.smallest is None else answer.smallest[1]
+        at, config = asked[0]
+        kept = [
+            replace(group, cells=(*group.cells, truth[at][config])) if at == owner else group
+            for owner, group in enumerate(kept)
+        ]
+    found = answer.smallest or answer.closest
+    if found is None:
+        return None
+    advisor, row = found
+    return truth[advisors.index(advisor)].get(row.config)
 
 
 # ------------------------------------------------------------------------------------------ synthetic
@@ -254,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.synthetic:
         for process in PROCESSES:
             scores = [
-                evaluate(synthetic(process, given.noise, seed), options, draws=1, seed=seed)
+                evaluate([synthetic(process, given.noise, seed)], options, draws=1, seed=seed)
                 for seed in range(given.draws)
             ]
             found[process] = _merged(scores)
@@ -262,7 +287,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         groups, unused = read_groups([given.results])
         for why in unused:
             print(f"not used: {why}", file=sys.stderr)
-        found = {title_of(one): evaluate(one, options, draws=given.draws) for one in groups}
+        alike: dict[str, list[Group]] = {}
+        for group in groups:
+            alike.setdefault(repr(group.alike), []).append(group)
+        found = {
+            "; ".join(map(title_of, some)): evaluate(some, options, draws=given.draws)
+            for some in alike.values()
+        }
     summaries = {name: score.summary() for name, score in found.items()}
     print(json.dumps(summaries, indent=2) if given.json else "\n".join(_lines(summaries)))
     return 0

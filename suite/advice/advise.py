@@ -6,12 +6,13 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from suite.advice.cells import Cell, Config, Group
 from suite.advice.goal import BATCH, CACHE, CPUS, DEVICES, MEMORY, THREADS, Goal, size_of
+from suite.advice.memory import Memory
 from suite.advice.model import CPUS as BOUND_BY_CPUS
-from suite.advice.model import DEVICE, DISK, Memory, Point, StepTime, TooFewCells
+from suite.advice.model import DEVICE, DISK, Point, StepTime, TooFewCells
 from suite.advice.prices import Machine, Prices
 from suite.compare.result_row import OOM
 
@@ -21,6 +22,7 @@ HOST_BOUND_PERCENT = 10.0
 _FURTHEST = 2.0  # times the largest measured batch or number of devices: no prediction beyond
 _WIDER = 2.0  # times the width of an interval outside of the measured range
 _MOST_CONFIGS = 4000  # of a product of axes: results of others may have any values
+_CLOSE = 0.99  # of a goal: what runs of one configuration may differ by
 _USABLE = 0.95  # of a memory that a prediction may fill: allocators lose some to fragments
 
 
@@ -64,16 +66,23 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a row meets a goal: surely (its lower bound), possibly (its upper bound), or not at all."""
+    """Whether a row meets a goal: surely (its lower bound), possibly (its upper bound), or not at all.
+
+    ``closely``: possibly, and its rate comes within 1 % of the goal.
+    """
 
     surely: bool
     possibly: bool
+    closely: bool = False
 
 
 class Advisor:
-    """The model of one group, and its rows."""
+    """The model of one group, and its rows.
 
-    def __init__(self, group: Group) -> None:
+    Groups of ``among`` that differ from it in the loader alone share the model.
+    """
+
+    def __init__(self, group: Group, among: Iterable[Group] = ()) -> None:
         self.group = group
         self.timed = [cell for cell in group.cells if cell.step_s is not None]
         self.failed = [cell for cell in group.cells if cell.step_s is None]
@@ -81,18 +90,21 @@ class Advisor:
         self.model: StepTime | None = None
         self.no_model = ""
         points: dict[Point, list[float]] = {}
-        for cell in self.timed:  # cells that differ in memory alone have one time
-            points.setdefault(self._point(cell.config), []).append(float(cell.step_s or 0))
+        for one in (group, *(other for other in among if other is not group and other.alike == group.alike)):
+            for cell in one.cells:  # cells that differ in memory alone have one time
+                if cell.step_s is not None:
+                    points.setdefault(one.point(cell.config), []).append(cell.step_s)
+        self.points = sorted(points, key=repr)  # one order, so that groups with the same cells have one model
         try:
-            if not points:
+            if not self.timed:
                 raise TooFewCells("no cell has a measured time")
-            times = [sum(some) / len(some) for some in points.values()]
-            self.model = StepTime(list(points), times, processor=group.processor)
+            times = tuple(sum(points[one]) / len(points[one]) for one in self.points)
+            self.model = _model(tuple(self.points), times, processor=group.processor)
         except TooFewCells as error:
             self.no_model = str(error)
 
     def _point(self, config: Config) -> Point:
-        return config.point(self.group.nodes)
+        return self.group.point(config)
 
     @cached_property
     def units_per_sample(self) -> float:
@@ -293,10 +305,15 @@ class Advisor:
         """The number of processors from which on the device binds; None where there is none."""
         if self.model is None or self.group.processor:
             return None
-        values = self.model.values
-        device = values["a"] + values.get("b", 0.0) * batch
+        values = self.model.values_of(self._point(self.timed[0].config).loader)
+        device = (values["a"] + values.get("b", 0.0) * batch) * values.get("g", 1.0)
         work = values.get("c", 0.0) * batch * devices
         return work / device + values.get("u", 0.0) if device > 0 and work > 0 else None
+
+
+@lru_cache(maxsize=16)
+def _model(points: tuple[Point, ...], times: tuple[float, ...], *, processor: bool) -> StepTime:
+    return StepTime(points, times, processor=processor)
 
 
 def _host_bound(cell: Cell) -> bool:
@@ -311,10 +328,9 @@ def verdict_of(row: Row, goal: Goal, epoch_units: float | None) -> Verdict:
         return Verdict(surely=False, possibly=False)
     if row.per_second is None:
         return Verdict(surely=False, possibly=True)
-    return Verdict(
-        surely=row.low is not None and row.low >= least,
-        possibly=(row.high if row.high is not None else row.per_second) >= least,
-    )
+    possibly = (row.high if row.high is not None else row.per_second) >= least
+    closely = possibly and row.per_second >= _CLOSE * least
+    return Verdict(row.low is not None and row.low >= least, possibly, closely)
 
 
 def smallest(rows: Sequence[tuple[Advisor, Row]]) -> tuple[Advisor, Row] | None:
@@ -351,84 +367,3 @@ def best_batches(rows: Iterable[Row]) -> list[Row]:
 
 def _rank(row: Row) -> tuple[bool, float]:
     return (row.source != OOM, row.low or 0.0)
-
-
-def corners(advisor: Advisor, grid: dict[str, tuple[str, ...]]) -> list[Config]:
-    """The corners of processors and batch that were not measured, at the fewest devices."""
-    configs = advisor.configs(grid)
-    return _unmeasured(
-        advisor,
-        [
-            config
-            for config in configs
-            if config.cpus in _ends(one.cpus for one in configs)
-            and config.batch in _ends(one.batch for one in configs)
-            and config.devices in _ends(one.devices for one in configs)
-        ],
-    )
-
-
-def kinks(advisor: Advisor, grid: dict[str, tuple[str, ...]]) -> list[Config]:
-    """The configurations on both sides of the number of processors from which on the device binds."""
-    found = []
-    configs = advisor.configs(grid)
-    for batch, devices in sorted({(config.batch, config.devices) for config in configs}):
-        at = advisor.kink(batch, devices)
-        some = sorted({config.cpus for config in configs})
-        if at is None or not some or not some[0] <= at <= some[-1]:
-            continue
-        around = {max(one for one in some if one <= at), min(one for one in some if one >= at)}
-        found += [
-            one for one in configs if one.cpus in around and (one.batch, one.devices) == (batch, devices)
-        ]
-    return _unmeasured(advisor, found)
-
-
-def undecided(
-    rows: Sequence[tuple[Row, Verdict]],
-    small: tuple[Advisor, Row] | None,
-    cheap: tuple[Advisor, Row] | None,
-    *,
-    of_work: bool = False,
-) -> list[Row]:
-    """Rows that may reach the goal and would be smaller or cheaper than those that surely do.
-
-    Of each size the fastest first. Without a row that surely reaches the goal, the most promising first.
-    """
-    found = [
-        row for row, verdict in rows if verdict.possibly and not verdict.surely and row.source != MEASURED
-    ]
-    if small is None:
-        return sorted(found, key=lambda row: (-(row.per_second or 0.0), *row.size))
-    machine = (small[1].config.devices, small[1].config.cpus)
-    better = [
-        row
-        for row in found
-        if (row.config.devices, row.config.cpus) < machine
-        or (cheap is not None and _may_cost_less(row, cheap[1], of_work=of_work))
-    ]
-    # The largest of them first: it is the likeliest to reach the goal, and then the next smaller one follows.
-    return sorted(better, key=lambda row: (-row.config.devices, -row.config.cpus, -(row.per_second or 0.0)))
-
-
-def _may_cost_less(row: Row, cheap: Row, *, of_work: bool) -> bool:
-    """Whether ``row`` may be cheaper than ``cheap``; without a rate, its price per hour decides."""
-    least, known = row.cost(1.0, row.high), cheap.cost(1.0, cheap.low)
-    if of_work and least is not None and known is not None:
-        return least < known
-    return row.price < cheap.price
-
-
-def _unmeasured(advisor: Advisor, configs: Iterable[Config]) -> list[Config]:
-    """Those that were not measured and do not run out of memory by what is known; memory sizes count once."""
-    found: dict[Point, Config] = {}
-    for config in configs:
-        row = advisor.row(config)
-        if row.source not in (MEASURED, OOM):
-            found.setdefault(config.point(advisor.group.nodes), config)
-    return list(found.values())
-
-
-def _ends(values: Iterable[float]) -> tuple[float, float]:
-    some = sorted(values)
-    return some[0], some[-1]

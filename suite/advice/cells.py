@@ -40,10 +40,6 @@ class Config:
     memory_bytes: int | None = None
     cache: str = "warm"
 
-    def point(self, nodes: int) -> Point:
-        """What the step time depends on."""
-        return Point(self.cpus, self.batch, max(1, self.devices // nodes), self.cache)
-
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -88,6 +84,17 @@ class Group:
     def nodes(self) -> int:
         """Machines of a run."""
         return int(self.key.get("nodes") or 1)
+
+    def point(self, config: Config) -> Point:
+        """What the step time of a configuration depends on."""
+        devices = max(1, config.devices // self.nodes)
+        return Point(config.cpus, config.batch, devices, config.cache, str(self.key.get("loader") or ""))
+
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        """What is equal in groups that share a model: all but the loader."""
+        key = {name: value for name, value in self.key.items() if name != "loader"}
+        return (key, self.device, self.processor, self.host)
 
     @property
     def question(self) -> tuple[Any, ...]:

@@ -12,6 +12,9 @@ doubling of a rank's threads adds to a step, because they wait for each other), 
 needs, one for each state of the page cache but ``warm``) and e (s of an exchange) are not negative. A term is
 fitted only where the cells vary what it depends on.
 
+Cells of several loaders are fitted together: each loader has its own c, and on an accelerator, where loaders
+may decode images, the device takes g times as long with it (of the first loader g is 1).
+
 Real machines differ from this formula, and cells that were held out decide between three forms of it. In the
 form ``core`` the process that drives the device takes u of a processor from the loader: c / (v - u). The form
 ``local`` adds to that the mean log residual of near cells: a device computes another batch with another
@@ -50,6 +53,7 @@ _LOSS_SCALE = 0.05  # residuals beyond 5 % count linearly: one disturbed cell do
 _BETTER = 0.9  # a form with more parameters needs at most this share of the error of a simpler one
 _SHRINKAGE = 2.0  # in the mean error of a part's cells the mean of all cells counts as so many cells
 _MOST_TAKEN = 0.9  # of a processor: what one process may take from the loader
+_TOWARDS_ONE = 0.05  # weight of log(g) as a residual: g is 1 where no cell shows it
 CPUS, DEVICE, DISK = "cpus", "device", "disk"
 
 
@@ -61,6 +65,7 @@ class Point:
     batch: int  # per device
     devices: int = 1  # of a node
     cache: str = "warm"
+    loader: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +92,14 @@ class _Layout:
         devices = {point.devices for point in points}
         caches = sorted({point.cache for point in points})
         self.caches = [name for name in caches if name != "warm"] if len(self.cpus) > 1 else []
+        self.loaders = sorted({point.loader for point in points})
+        alone = len(self.loaders) == 1
         self.names = ["a"]
         self.names += ["b"] if len(self.batches) > 1 else []
-        self.names += ["c"] if len(self.cpus) > 1 else []
+        for loader in self.loaders:
+            varied = len({point.cpus for point in points if point.loader == loader}) > 1
+            self.names += [_of_loader("c", loader, alone=alone)] if varied else []
+        self.names += [] if processor else [f"g.{loader}" for loader in self.loaders[1:]]
         self.names += ["h"] if processor and len(self.cpus) > 1 else []
         self.names += ["e"] if len(devices) > 1 else []
         self.names += [f"s.{name}" for name in self.caches]
@@ -109,7 +119,10 @@ class _Layout:
         }
         disk = float(np.median(times / (rows.batch * rows.devices)))
         return np.array(
-            [share * middle.get(name, disk) for share, name in zip(shares, self.names, strict=True)]
+            [
+                1.0 if name[0] == "g" else share * middle.get(name[0], disk)
+                for share, name in zip(shares, self.names, strict=True)
+            ]
         )
 
     def parts(self, theta: Floats, rows: Rows) -> tuple[Floats, Floats, Floats, Floats]:
@@ -117,8 +130,13 @@ class _Layout:
         value = dict(zip(self.names, theta, strict=True))
         device = value["a"] + value.get("b", 0.0) * rows.batch
         device += value.get("h", 0.0) * np.log2(np.maximum(rows.cpus / rows.devices, 1.0))
+        work = np.zeros_like(device)  # processor seconds of a sample
+        for loader in self.loaders:
+            mine, alone = rows.loader == loader, len(self.loaders) == 1
+            work[mine] = value.get(_of_loader("c", loader, alone=alone), 0.0)
+            device[mine] *= value.get(f"g.{loader}", 1.0)
         loaded = rows.batch * rows.devices
-        cpus = value.get("c", 0.0) * loaded / np.maximum(rows.cpus - value.get("u", 0.0), 0.1)
+        cpus = work * loaded / np.maximum(rows.cpus - value.get("u", 0.0), 0.1)
         disk = np.zeros_like(device)
         for name in self.caches:
             disk = np.where(rows.cache == name, value[f"s.{name}"] * loaded, disk)
@@ -137,10 +155,11 @@ class _Layout:
             [_MOST_TAKEN / scale[at] if name == "u" else np.inf for at, name in enumerate(self.names)]
         )
         logs = np.log(times)
+        factors = [at for at, name in enumerate(self.names) if name[0] == "g"]
 
         def residuals(scaled: Floats) -> Floats:
-            found: Floats = np.log(self.times(scaled * scale, rows)) - logs
-            return found
+            apart = np.log(self.times(scaled * scale, rows)) - logs
+            return np.concatenate([apart, _TOWARDS_ONE * np.log(np.maximum(scaled[factors], 1e-9))])
 
         best: Any = None
         for start in starts:
@@ -154,6 +173,10 @@ class _Layout:
         return theta
 
 
+def _of_loader(letter: str, loader: str, *, alone: bool) -> str:
+    return letter if alone else f"{letter}.{loader}"
+
+
 @dataclass(frozen=True)
 class Rows:
     """Points as columns."""
@@ -162,6 +185,7 @@ class Rows:
     batch: Floats
     devices: Floats
     cache: NDArray[np.str_]
+    loader: NDArray[np.str_]
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> Rows:
@@ -171,11 +195,13 @@ class Rows:
             np.array([float(point.batch) for point in points]),
             np.array([float(point.devices) for point in points]),
             np.array([point.cache for point in points]),
+            np.array([point.loader for point in points]),
         )
 
     def at(self, index: NDArray[np.intp]) -> Rows:
         """Some of the rows."""
-        return Rows(self.cpus[index], self.batch[index], self.devices[index], self.cache[index])
+        numbers = (self.cpus[index], self.batch[index], self.devices[index])
+        return Rows(*numbers, self.cache[index], self.loader[index])
 
 
 @dataclass(frozen=True)
@@ -278,9 +304,17 @@ class StepTime:
 
     @property
     def values(self) -> dict[str, float]:
-        """The parameters by name."""
+        """The parameters by name; those of one loader among several as ``c.dali``."""
         fit = self._chosen.fit
         return dict(zip(fit.layout.names, map(float, fit.theta), strict=True))
+
+    def values_of(self, loader: str) -> dict[str, float]:
+        """The parameters of one loader, by their letters."""
+        return {
+            name.removesuffix(f".{loader}"): value
+            for name, value in self.values.items()
+            if name[0] not in "cg" or name.endswith(f".{loader}") or "." not in name
+        }
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -350,32 +384,3 @@ def _quantile(values: Floats, *, lower: bool) -> Floats:
     ordered = np.sort(values, axis=0)
     found: Floats = ordered[number - rank] if lower else ordered[rank - 1]
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes by m0 + m1 B d, from measured peaks; ``margin`` is the largest relative error above the line."""
-
-    base: float
-    per_sample: float
-    margin: float
-
-    @classmethod
-    def fitted(cls, batches: Sequence[int], peaks: Sequence[int]) -> Memory | None:
-        """The line through ``peaks``; None without any. One batch alone gives a constant."""
-        if not peaks:
-            return None
-        x, y = np.array(batches, dtype=np.float64), np.array(peaks, dtype=np.float64)
-        if len(set(batches)) == 1:
-            return cls(float(y.max()), 0.0, 0.0)
-        found = least_squares(
-            lambda theta: (theta[0] + theta[1] * x / x.max()) * y.max() / y - 1,
-            (0.5, 0.5),
-            bounds=(0, np.inf),
-        )
-        base, per_sample = found.x[0] * y.max(), found.x[1] * y.max() / x.max()
-        return cls(base, per_sample, max(0.0, float(np.max(y / (base + per_sample * x) - 1))))
-
-    def upper(self, batch: int) -> float:
-        """The upper bound for ``batch``: the line, its largest error, and 5 %."""
-        return (self.base + self.per_sample * batch) * (1 + self.margin) * 1.05

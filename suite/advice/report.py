@@ -13,15 +13,13 @@ from suite.advice.advise import (
     Advisor,
     Row,
     cheapest,
-    corners,
-    kinks,
     smallest,
-    undecided,
     verdict_of,
 )
 from suite.advice.cells import Config, Group
 from suite.advice.goal import Goal
 from suite.advice.model import parameter_count
+from suite.advice.next_cells import corners, kinks, undecided
 from suite.advice.prices import Prices
 from suite.log.units import count
 from suite.rules import LATEST, load
@@ -33,10 +31,14 @@ _USUAL = {"scenario": "offline", "loader": "native", "nodes": 1, "storage": None
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What suffices for a goal among the groups that measure one thing. Each row comes with its group."""
+    """What suffices for a goal among the groups that measure one thing. Each row comes with its group.
+
+    ``closest`` is the smallest row that comes within 1 % of the goal, where none surely reaches it.
+    """
 
     smallest: tuple[Advisor, Row] | None
     cheapest: tuple[Advisor, Row] | None
+    closest: tuple[Advisor, Row] | None
     next_cells: tuple[tuple[Group, Config], ...]  # empty where nothing more needs to be measured
     why_next: str
     problem: str = ""  # why the goal cannot be judged at all
@@ -59,7 +61,7 @@ def answer_of(
     With ``prices`` the rows are the machines of the price file, without them all other configurations.
     """
     if problem := _problem(advised, goal, epoch_units, prices):
-        return Answer(None, None, (), "", problem)
+        return Answer(None, None, None, (), "", problem)
     rows = [
         (advisor, row, verdict_of(row, goal, epoch_units_of(advisor, epoch_units)))
         for advisor, some in advised
@@ -69,36 +71,37 @@ def answer_of(
     enough = [(advisor, row) for advisor, row, verdict in rows if verdict.surely]
     of_work = goal is not None and goal.of_epochs
     small, cheap = smallest(enough), cheapest(enough, of_work=of_work)
+    close = smallest([(advisor, row) for advisor, row, verdict in rows if verdict.closely and small is None])
+    found = (small, cheap, close)
     for advisor, _ in advised:
         of_advisor = [(row, verdict) for owner, row, verdict in rows if owner is advisor]
         open_rows = undecided(of_advisor, small, cheap, of_work=of_work)
         if advisor.model is None and (open_rows or goal is None) and (cells := _for_a_model(advisor, grid)):
-            return _answer(small, cheap, advisor, cells, _too_few(advisor, grid))
+            return _answer(found, advisor, cells, _too_few(advisor, grid))
         if open_rows:
             # The open rows decide the answer; the corners and the kink improve the model for all rows.
             cells = [row.config for row in open_rows[:_OPEN_FIRST]]
             cells += [*corners(advisor, grid), *kinks(advisor, grid)]
             why = f"{count(len(open_rows), 'configuration')} may or may not reach the goal"
-            return _answer(small, cheap, advisor, cells, why)
+            return _answer(found, advisor, cells, why)
     for advisor, row, verdict in rows:
         if small is None and verdict.possibly and row.source == MEASURED:
             why = (
                 "the interval of a measured configuration contains the goal: "
                 "run it again on a quiet machine, with several repeats"
             )
-            return _answer(None, None, advisor, [row.config], why)
-    return Answer(small, cheap, (), "")
+            return _answer(found, advisor, [row.config], why)
+    return Answer(*found, (), "")
+
+
+_Found = tuple[Advisor, Row] | None
 
 
 def _answer(
-    small: tuple[Advisor, Row] | None,
-    cheap: tuple[Advisor, Row] | None,
-    advisor: Advisor,
-    cells: Sequence[Config],
-    why: str,
+    found: tuple[_Found, _Found, _Found], advisor: Advisor, cells: Sequence[Config], why: str
 ) -> Answer:
     once = list(dict.fromkeys(cells))[:_MOST_NEXT]
-    return Answer(small, cheap, tuple((advisor.group, config) for config in once), why)
+    return Answer(*found, tuple((advisor.group, config) for config in once), why)
 
 
 def _problem(
@@ -122,10 +125,9 @@ def _too_few(advisor: Advisor, grid: dict[str, tuple[str, ...]]) -> str:
 
     More than the cells so far: an axis counts as soon as a second value of it is measured.
     """
-    nodes = advisor.group.nodes
-    points = [config.point(nodes) for config in [*advisor.configs(grid), *(c.config for c in advisor.timed)]]
+    points = [*map(advisor.group.point, advisor.configs(grid)), *advisor.points]
     needed = parameter_count(points, processor=advisor.group.processor) + 1
-    return f"a model of these configurations needs at least {needed} cells, found {len(advisor.timed)}"
+    return f"a model of these configurations needs at least {needed} cells, found {len(advisor.points)}"
 
 
 def epoch_units_of(advisor: Advisor, given: float | None) -> float | None:

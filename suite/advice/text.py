@@ -65,6 +65,8 @@ def model_text(advisor: Advisor) -> str:
         why = "too few for a prediction" if measured else advisor.no_model
         return f"model: {cells}, {why}: only measured configurations have a number"
     model = advisor.model
+    if others := len(advisor.points) - len({advisor.group.point(one.config) for one in advisor.timed}):
+        cells += f" and {others} of other loaders"
     values = ", ".join(parameter_text(name, value) for name, value in model.values.items())
     if model.form == "local":
         values += ", corrected by near cells"
@@ -83,8 +85,11 @@ def parameter_text(name: str, value: float) -> str:
         "a": "a step takes", "b": "each sample", "c": "processors work on each sample for",
         "h": "each doubling of the threads costs a step", "e": "an exchange of gradients",
     }  # fmt: skip
-    letter, _, cache = name.partition(".")
-    text = words.get(letter, f"the disk needs for each sample with a {cache} cache")
+    letter, _, of = name.partition(".")
+    if letter == "g":
+        return f"with the loader {of} the device takes {value:.3g} times as long (g)"
+    text = words.get(letter, f"the disk needs for each sample with a {of} cache")
+    text = text.replace("sample", f"sample of the loader {of}") if letter == "c" and of else text
     return f"{text} {quantity(value * 1e3 if value > 1e-12 else 0.0, 'ms')} ({letter})"
 
 
@@ -215,6 +220,8 @@ def answer_lines(answer: Answer, goal: Goal | None, epoch: float | None, prices:
         lines.append(f"{goal.text} {answer.problem}")
     elif goal is not None and small is None:
         lines.append(f"no configuration surely reaches {goal.text}")
+        if answer.closest is not None:
+            lines.append(f"smallest that comes within 1 %: {_sentence(answer.closest, goal, epoch, prices)}")
         if not answer.next_cells:
             lines.append("none of them can: name others with GRID=, or another goal")
     elif goal is not None and small is not None:
@@ -299,6 +306,7 @@ def to_json(
                 "groups": [title_of(advisor.group) for advisor, _ in some],
                 "smallest": _found_json(answer.smallest, epoch),
                 "cheapest": _found_json(answer.cheapest, epoch),
+                "closest": _found_json(answer.closest, epoch),
                 "measure_next": list(answer.next_commands),
                 "why": answer.why_next or None,
                 "problem": answer.problem or None,

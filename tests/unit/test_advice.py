@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from suite.advice import text
-from suite.advice.advise import Advisor, Row, Verdict, kinks, undecided
+from suite.advice.advise import Advisor, Row, Verdict
 from suite.advice.cells import Cell, Config, Group, merge, read_groups
 from suite.advice.goal import Goal, GoalError, read_goal, read_grid
+from suite.advice.next_cells import kinks, undecided
 from suite.advice.prices import Machine, Prices
 from suite.advice.report import Answer, answer_of, command_of, fewest_devices, pivot
 from suite.cli import main
@@ -104,6 +105,39 @@ def test_grids_are_read_or_refused_in_one_sentence() -> None:
     ):
         with pytest.raises(GoalError, match=why):
             read_grid(wrong)
+
+
+def test_groups_that_differ_in_the_loader_alone_share_a_model() -> None:
+    cells = [cell(cpus, batch) for cpus, batch in ((1, 32), (4, 128), (16, 512), (16, 32))]
+    native = group(*cells)
+    dali = group(*cells[:2], key=KEY | {"loader": "dali"})
+    alone, shared = Advisor(dali), Advisor(dali, [native, dali])
+    assert alone.model is None
+    assert "at least 4 cells for 3 parameters of the model, found 2" in alone.no_model
+    assert shared.model is Advisor(native, [native, dali]).model
+    row = shared.row(Config(4, 100, 1, 64 * GIB))
+    assert row.source == "predicted"
+    assert row.per_second == pytest.approx(100 / max(0.012, 0.015), rel=0.05)
+    assert "model: 2 cells and 4 of other loaders; " in text.model_text(shared)
+    assert "processors work on each sample of the loader dali for" in text.model_text(shared)
+    assert "with the loader native the device takes 1 times as long (g)" in text.model_text(shared)
+    other_device = replace(native, device="NVIDIA H100")
+    assert Advisor(dali, [other_device, dali]).model is None
+
+
+def test_the_closest_configuration_where_none_surely_reaches_the_goal(advisor: Advisor) -> None:
+    rate = next(one.per_second for one in advisor.timed if one.config == Config(16, 512, 1, 64 * GIB))
+    assert rate is not None
+    goal = f"throughput>={rate * 1.005:.1f}"  # within the interval of 1 %
+    answer = asked(advisor, goal)
+    assert answer.smallest is None
+    assert answer.closest is not None
+    assert answer.closest[1].config == Config(16, 512, 1, 64 * GIB)
+    lines = text.answer_lines(answer, read_goal(goal), None, None)
+    assert lines[0] == f"no configuration surely reaches {goal}"
+    assert lines[1].startswith("smallest that comes within 1 %: 16 processors, 1 device, batch 512")
+    assert asked(advisor, f"throughput>={rate * 1.5:.1f}").closest is None
+    assert asked(advisor, "throughput>=100").closest is None
 
 
 def test_the_smallest_configuration_that_surely_reaches_the_goal(advisor: Advisor) -> None:

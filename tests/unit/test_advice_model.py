@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from suite.advice.advise import Advisor
-from suite.advice.model import COVERAGE, Memory, Point, StepTime, TooFewCells
+from suite.advice.memory import Memory
+from suite.advice.model import COVERAGE, Point, StepTime, TooFewCells
 from tools.advice_evaluation import PROCESSES, Options, evaluate, synthetic
 
 _CPUS, _BATCHES = (1, 2, 4, 8), (32, 64, 128, 256)
@@ -72,6 +73,45 @@ def test_a_core_that_the_device_takes_is_found() -> None:
     assert model.values["u"] == pytest.approx(0.6, abs=0.05)
 
 
+def of_loader(point: Point) -> float:
+    """The native loader needs half of the processor time, and the device's: 5 % more."""
+    native = point.loader == "native"
+    device = (0.004 + 1e-4 * point.batch) * (1.05 if native else 1)
+    return max(device, point.batch * (2.5e-4 if native else 5e-4) / point.cpus)
+
+
+def test_loaders_share_the_device_and_differ_in_the_processors_time() -> None:
+    points = [replace(one, loader="dali") for one in _GRID]
+    points += [Point(cpus, batch, loader="native") for cpus, batch in ((1, 256), (8, 64))]
+    model = StepTime(points, [of_loader(point) for point in points], processor=False)
+    expected = {"a": 0.004, "b": 1e-4, "c.dali": 5e-4, "c.native": 2.5e-4, "g.native": 1.05}
+    assert model.values == pytest.approx(expected, rel=1e-2)
+    assert model.values_of("native") == pytest.approx(
+        {"a": 0.004, "b": 1e-4, "c": 2.5e-4, "g": 1.05}, rel=1e-2
+    )
+    for point in (Point(1, 96, loader="native"), Point(4, 200, loader="native"), Point(3, 96, loader="dali")):
+        assert model.predict([point])[0].step_s == pytest.approx(of_loader(point), rel=1e-2)
+
+
+def test_a_loader_that_never_waits_for_the_device_has_no_factor() -> None:
+    points = [replace(one, loader="dali") for one in _GRID]
+    points += [Point(cpus, batch, loader="pillow") for cpus, batch in ((1, 64), (2, 256), (4, 128))]
+    times = [of_loader(one) if one.loader == "dali" else one.batch * 5e-3 / one.cpus for one in points]
+    model = StepTime(points, times, processor=False)
+    assert model.values["c.pillow"] == pytest.approx(5e-3, rel=1e-2)
+    assert model.values["g.pillow"] == pytest.approx(1, rel=1e-2)
+
+
+def test_on_a_processor_a_loader_has_no_factor_of_the_device() -> None:
+    points = [replace(one, loader=loader) for one in _GRID for loader in ("native", "pillow")]
+    work = {"native": 3e-4, "pillow": 6e-4}
+    times = [0.002 + one.batch * work[one.loader] / one.cpus for one in points]
+    model = StepTime(points, times, processor=True)
+    assert "g.pillow" not in model.values
+    found = model.predict([Point(3, 100, loader="native"), Point(3, 100, loader="pillow")])
+    assert [one.step_s for one in found] == pytest.approx([0.012, 0.022], rel=0.05)
+
+
 def test_an_interval_is_as_wide_as_the_errors_of_cells_that_the_same_part_limits() -> None:
     """The device's cells repeat, those of the loader do not."""
     random = np.random.default_rng(0)
@@ -109,7 +149,7 @@ def test_a_wider_interval_contains_the_narrow_one() -> None:
 def test_a_quarter_of_a_grid_predicts_the_rest(process: str) -> None:
     """Of the model itself and of a process that it does not contain, with 2 % of noise."""
     scores = [
-        evaluate(synthetic(process, 0.02, seed), Options(goals=0), draws=1, seed=seed) for seed in (0, 1)
+        evaluate([synthetic(process, 0.02, seed)], Options(goals=0), draws=1, seed=seed) for seed in (0, 1)
     ]
     errors = [error for score in scores for error in score.errors]
     inside = [one for score in scores for one in score.inside]
@@ -117,6 +157,17 @@ def test_a_quarter_of_a_grid_predicts_the_rest(process: str) -> None:
     assert np.median(errors) < 0.05
     assert np.median(errors) < np.median(plain) / 2
     assert np.mean(inside) >= 0.8
+
+
+def test_the_cells_of_a_second_loader_help_the_first() -> None:
+    """Each has five cells: with those of the other they tell the device's time better."""
+    grid = synthetic("model", 0.005, 3)
+    cells = tuple(replace(cell, step_s=cell.step_s * 1.02) for cell in grid.cells if cell.step_s is not None)
+    other = replace(grid, key=grid.key | {"loader": "dali"}, cells=cells)
+    scores = [evaluate(groups, Options(share=0.07, goals=0), draws=4) for groups in ([grid], [grid, other])]
+    alone, both = (float(np.median(score.errors)) for score in scores)
+    assert both < 0.03
+    assert both < alone
 
 
 def test_memory_is_a_line_with_the_largest_error_above_it() -> None:

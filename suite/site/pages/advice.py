@@ -108,7 +108,7 @@ def _made(ids: str, results: Sequence[Result]) -> dict[str, str]:
     groups, _ = groups_of((one.row, one.facts["advice"]) for one in results)
     advisors: list[Advisor] = []
     try:
-        advisors = [Advisor(group) for group in groups]
+        advisors = [Advisor(group, groups) for group in groups]
         body = join(_advice(advisors, ids))
     except (ValueError, ArithmeticError) as error:  # numbers of a log that no model can be fitted to
         body = tag("p", f"There is no advice: {error}.", class_="note")
@@ -217,7 +217,7 @@ def _parameters(advisor: Advisor) -> Node:
 
 
 def _parameter(name: str, value: float) -> str:
-    return f"{value:.2g}" if name == "u" else quantity(value * 1e3 if value > 1e-12 else 0.0, "ms")
+    return f"{value:.3g}" if name[0] in "gu" else quantity(value * 1e3 if value > 1e-12 else 0.0, "ms")
 
 
 def _measured(group: Group) -> Html:
@@ -282,7 +282,7 @@ def _figure(advisor: Advisor, ids: str) -> Node:
             else Config(level, int(x), first.devices, None, first.cache)
             for x in at
         ]
-        found = advisor.model.predict([one.point(group.nodes) for one in configs])
+        found = advisor.model.predict([group.point(one) for one in configs])
         units = [advisor.units_per_sample * one.batch * one.devices for one in configs]
         line = tuple(Point(x, u / one.step_s) for x, u, one in zip(at, units, found, strict=True))
         dots = tuple(
