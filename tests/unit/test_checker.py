@@ -16,7 +16,7 @@ from suite.checker import check_header, check_result
 from suite.cli import main as cli
 from suite.rules import LATEST, load
 from suite.sandbox import sandbox
-from tests.fixtures.forged import SINGLE_STREAM, Forged, equal_batches, header, pick_event, put
+from tests.fixtures.forged import SINGLE_STREAM, Forged, equal_batches, header, pick_event, put, shift
 from tests.fixtures.forging import Events, lines_of, rewrite
 from tests.fixtures.good_container import Container, rules_of
 from tests.fixtures.good_log import MINI, REFERENCE, Good, header_of, reference, write_good
@@ -262,6 +262,20 @@ def test_halved_window_is_rejected_although_claims_agree(tmp_path: Path) -> None
 
     verdict = check_result(rewrite(write_good(tmp_path, Good()), forge))
     assert {"TIME-002", "TIME-007"} <= {finding.rule for finding in verdict.rejections}
+
+
+@pytest.mark.parametrize(("late", "rejected"), [(0.01, False), (0.03, True)])
+def test_an_only_repeat_may_be_later(late: float, rejected: bool, tmp_path: Path) -> None:
+    """A busy host delays single repeats; with one repeat nothing tells that from work that was hidden."""
+
+    def forge(events: Any) -> None:
+        length = next(event["data"]["window"]["ns"] for event in events if event["kind"] == "repeat_end")
+        by = int(late * length)
+        shift("window.close_ns", "window.ns", "receipt.close_ns", by=by, repeat=0)(events)
+
+    folder = write_good(tmp_path, Good(counts=(1, 100), differences=(("DIV-015", "one repeat"),)))
+    verdict = check_result(rewrite(folder, forge))
+    assert ("TIME-002" in {finding.rule for finding in verdict.rejections}) == rejected
 
 
 def test_header_helper_updates_settings(tmp_path: Path) -> None:
