@@ -305,7 +305,7 @@ class Advisor:
         """The number of processors from which on the device binds; None where there is none."""
         if self.model is None or self.group.processor:
             return None
-        values = self.model.values_of(self._point(self.timed[0].config).loader)
+        values = self.model.values_of(self.group.loader)
         device = (values["a"] + values.get("b", 0.0) * batch) * values.get("g", 1.0)
         work = values.get("c", 0.0) * batch * devices
         return work / device + values.get("u", 0.0) if device > 0 and work > 0 else None

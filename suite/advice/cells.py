@@ -88,7 +88,12 @@ class Group:
     def point(self, config: Config) -> Point:
         """What the step time of a configuration depends on."""
         devices = max(1, config.devices // self.nodes)
-        return Point(config.cpus, config.batch, devices, config.cache, str(self.key.get("loader") or ""))
+        return Point(config.cpus, config.batch, devices, config.cache, self.loader)
+
+    @property
+    def loader(self) -> str:
+        """The loader of all cells; empty where nothing is loaded."""
+        return str(self.key.get("loader") or "")
 
     @property
     def alike(self) -> tuple[Any, ...]:

@@ -84,8 +84,10 @@ def answer_of(
             cells += [*corners(advisor, grid), *kinks(advisor, grid)]
             why = f"{count(len(open_rows), 'configuration')} may or may not reach the goal"
             return _answer(found, advisor, cells, why)
-    for advisor, row, verdict in rows:
-        if small is None and verdict.possibly and row.source == MEASURED:
+    again = [] if close is None else [close]
+    again += [(advisor, row) for advisor, row, verdict in rows if small is None and verdict.possibly]
+    for advisor, row in again:
+        if row.source == MEASURED:
             why = (
                 "the interval of a measured configuration contains the goal: "
                 "run it again on a quiet machine, with several repeats"

@@ -67,7 +67,8 @@ def model_text(advisor: Advisor) -> str:
     model = advisor.model
     if others := len(advisor.points) - len({advisor.group.point(one.config) for one in advisor.timed}):
         cells += f" and {others} of other loaders"
-    values = ", ".join(parameter_text(name, value) for name, value in model.values.items())
+    own = model.values_of(advisor.group.loader)
+    values = ", ".join(parameter_text(name, value) for name, value in own.items())
     if model.form == "local":
         values += ", corrected by near cells"
     return (
@@ -87,7 +88,8 @@ def parameter_text(name: str, value: float) -> str:
     }  # fmt: skip
     letter, _, of = name.partition(".")
     if letter == "g":
-        return f"with the loader {of} the device takes {value:.3g} times as long (g)"
+        loader = f"the loader {of}" if of else "this loader"
+        return f"with {loader} the device takes {value:.3g} times as long (g)"
     text = words.get(letter, f"the disk needs for each sample with a {of} cache")
     text = text.replace("sample", f"sample of the loader {of}") if letter == "c" and of else text
     return f"{text} {quantity(value * 1e3 if value > 1e-12 else 0.0, 'ms')} ({letter})"

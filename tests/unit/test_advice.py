@@ -119,8 +119,10 @@ def test_groups_that_differ_in_the_loader_alone_share_a_model() -> None:
     assert row.source == "predicted"
     assert row.per_second == pytest.approx(100 / max(0.012, 0.015), rel=0.05)
     assert "model: 2 cells and 4 of other loaders; " in text.model_text(shared)
-    assert "processors work on each sample of the loader dali for" in text.model_text(shared)
-    assert "with the loader native the device takes 1 times as long (g)" in text.model_text(shared)
+    assert "processors work on each sample for 600 µs (c)" in text.model_text(shared)
+    assert "(g)" not in text.model_text(shared)
+    of_native = text.model_text(Advisor(native, [native, dali]))
+    assert "with this loader the device takes 1 times as long (g)" in of_native
     other_device = replace(native, device="NVIDIA H100")
     assert Advisor(dali, [other_device, dali]).model is None
 
@@ -134,6 +136,7 @@ def test_the_closest_configuration_where_none_surely_reaches_the_goal(advisor: A
     assert answer.closest is not None
     assert answer.closest[1].config == Config(16, 512, 1, 64 * GIB)
     lines = text.answer_lines(answer, read_goal(goal), None, None)
+    assert [config for _, config in answer.next_cells] == [answer.closest[1].config]
     assert lines[0] == f"no configuration surely reaches {goal}"
     assert lines[1].startswith("smallest that comes within 1 %: 16 processors, 1 device, batch 512")
     assert asked(advisor, f"throughput>={rate * 1.5:.1f}").closest is None
