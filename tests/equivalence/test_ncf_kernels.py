@@ -24,3 +24,10 @@ def test_kernels_equal_plain_operators(tmp_path: Path) -> None:
     print(f"largest {max(apart.items(), key=lambda item: item[1])}")
     assert {name: value for name, value in apart.items() if not value <= BOUNDS[name[:4]]} == {}
     assert all(np.any(found[f"{name}/ours"]) for name in names)
+
+
+def test_kernels_compile_for_a_gpu() -> None:
+    """In float64 ``_backward`` was refused: a constant was assigned in a loop."""
+    done = run("pytorch", "tests.equivalence.ncf_compiled", triton_packages())
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("compiled ") == 4

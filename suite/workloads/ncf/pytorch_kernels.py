@@ -193,10 +193,10 @@ def _backward(  # type: ignore[no-untyped-def]
     _slopes(
         slopes2, weight2, hidden1, slopes1, by_bias1, row, inside, width2, width1, wide, rows, across, depth
     )
+    full: tl.constexpr = by_mlp_user.dtype.element_ty
     for first in tl.static_range(0, half, narrow):
         at = first + tl.arange(0, narrow)[None, :]
         there = inside & (at < half)
-        full: tl.constexpr = by_mlp_user.dtype.element_ty
         total = _product(
             slopes1, weight1, row, inside, first, width1, half, 2 * half, 1, wide, rows, narrow, depth
         ).to(kind)

@@ -1,0 +1,48 @@
+"""Compile NCF's kernels for a GPU of compute capability 9.0, without one: ``… ncf_compiled PACKAGES``.
+
+Triton's interpreter accepts what its compiler refuses. Triton is imported from the folder PACKAGES. Prints a
+line for each kernel and precision, of the published dimensions.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from suite.workloads.ncf import spec
+
+
+def main(packages: str) -> None:
+    """See the module."""
+    sys.path.append(packages)
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from suite.workloads.ncf import pytorch_kernels as kernels
+
+    dims = spec.dimensions("reference", "f64")
+    ids = {"users": "*i32", "items": "*i32", "count": "i32"}
+    tables = {"mf_user", "mf_item", "mlp_user", "mlp_item", "scores", "given"}
+    for dtype, wide, narrow in ((torch.float64, "*fp64", "*fp64"), (torch.bfloat16, "*fp32", "*bf16")):
+        kept = [torch.empty(1, width, dtype=dtype) for width in dims.layers]
+        for kernel, chosen in ((kernels._forward, kernels.FORWARD), (kernels._backward, kernels.BACKWARD)):
+            _, constants = kernels._settings(chosen, dims.factors, kept)
+            options = {name: constants.pop(name) for name in ("num_warps", "num_stages")}
+            if "narrow" in kernel.arg_names:
+                constants["narrow"] = min(constants["across"], dims.layers[0] // 2)
+            types: dict[str, Any] = {
+                name: ids.get(name, wide if name in tables or name.startswith("by_") else narrow)
+                for name in kernel.arg_names
+                if name not in constants
+            }
+            signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
+            source = ASTSource(kernel, signature, constants)
+            triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+            print(f"compiled {kernel.__name__} {dtype}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
