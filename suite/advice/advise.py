@@ -213,9 +213,9 @@ class Advisor:
         cells, point = self.timed, self._point(config)
         if point.cache not in {cell.config.cache for cell in cells}:
             return False, f"no cell was measured with the page cache {point.cache}"
-        points = [self._point(cell.config) for cell in cells]
-        cpus, batches = [one.cpus for one in points], [one.batch for one in points]
-        devices = [one.devices for one in points]
+        cpus = [self._point(cell.config).cpus for cell in cells]
+        # Of all loaders: the device computes the same with each.
+        batches, devices = [one.batch for one in self.points], [one.devices for one in self.points]
         for name, value, measured in (
             ("batch", point.batch, batches),
             ("number of devices", point.devices, devices),

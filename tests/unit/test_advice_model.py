@@ -160,7 +160,7 @@ def test_a_quarter_of_a_grid_predicts_the_rest(process: str) -> None:
 
 
 def test_the_cells_of_a_second_loader_help_the_first() -> None:
-    """Each has five cells: with those of the other they tell the device's time better."""
+    """Each has five cells: with those of the other the device's time is known better."""
     grid = synthetic("model", 0.005, 3)
     cells = tuple(replace(cell, step_s=cell.step_s * 1.02) for cell in grid.cells if cell.step_s is not None)
     other = replace(grid, key=grid.key | {"loader": "dali"}, cells=cells)

@@ -266,7 +266,7 @@ def test_halved_window_is_rejected_although_claims_agree(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("late", "rejected"), [(0.01, False), (0.03, True)])
 def test_an_only_repeat_may_be_later(late: float, rejected: bool, tmp_path: Path) -> None:
-    """A busy host delays single repeats; with one repeat nothing tells that from work that was hidden."""
+    """A busy host delays single repeats; with one repeat that and hidden work look the same."""
 
     def forge(events: Any) -> None:
         length = next(event["data"]["window"]["ns"] for event in events if event["kind"] == "repeat_end")
