@@ -83,7 +83,7 @@ class RecordingData:
         """
         hashes: dict[int, Future[str]] = {}
         waiting: deque[tuple[Future[str], int]] = deque()
-        keys = []
+        waiting_bytes, keys = 0, []
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             for step in steps:
                 slot = self._data.slot(step)
@@ -92,9 +92,13 @@ class RecordingData:
                     continue
                 arrays = self._recorded(step, keys[-1])
                 hashes[keys[-1]] = pool.submit(digest_arrays, arrays)
-                waiting.append((hashes[keys[-1]], sum(array.nbytes for array in arrays.values())))
-                while sum(size for _, size in waiting) > KEPT_BYTES:
-                    waiting.popleft()[0].result()
+                size = sum(array.nbytes for array in arrays.values())
+                waiting.append((hashes[keys[-1]], size))
+                waiting_bytes += size
+                while waiting_bytes > KEPT_BYTES:
+                    earliest, size = waiting.popleft()
+                    earliest.result()
+                    waiting_bytes -= size
             return [hashes[key].result() for key in keys]
 
     def _recorded(self, step: int, key: int) -> dict[str, Any]:
