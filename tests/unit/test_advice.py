@@ -20,6 +20,8 @@ from suite.advice.prices import Machine, Prices
 from suite.advice.report import Answer, answer_of, command_of, fewest_devices, pivot
 from suite.cli import main
 from suite.report.compare_text import to_text
+from suite.site.html import join
+from suite.site.pages import advice as advice_page
 from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
 
 KEY: dict[str, Any] = {
@@ -475,3 +477,16 @@ def test_without_results_the_error_names_a_command(
     options = ["--workload", "ncf", "--phase", "infer", "--results-dir", str(tmp_path / "none")]
     assert main(["advise", *options]) == 2
     assert "`make run WORKLOAD=ncf FRAMEWORK=pytorch PHASE=infer`" in capsys.readouterr().err
+
+
+def test_the_site_names_the_loader_of_a_choice_between_loaders() -> None:
+    cells = [cell(cpus, batch) for cpus in (1, 4, 16) for batch in (32, 128, 512)]
+    slower = [replace(one, config=replace(one.config, cpus=one.config.cpus + 1)) for one in cells]
+    groups = [group(*slower), group(*cells, key=KEY | {"loader": "dali"})]
+    table = join(advice_page._advice([Advisor(one, groups) for one in groups], "ids")).partition("</table>")[
+        0
+    ]
+    assert ">loader</th>" in table
+    assert table.count("<td>dali</td>") == 3
+    alone = join(advice_page._advice([Advisor(groups[0])], "ids")).partition("</table>")[0]
+    assert ">loader</th>" not in alone

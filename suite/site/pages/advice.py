@@ -160,6 +160,10 @@ def _goals(advised: Sequence[tuple[Advisor, Sequence[object]]]) -> Node:
     unit = advised[0][0].group.unit
     rows: list[Node] = []
     commands: dict[str, None] = {}
+    of_loaders = len({one.group.loader for one, _ in advised}) > 1
+    numeric = ("share", "goal", "cpus", "devices", "batch")
+    names = [*numeric, "framework", *(["loader"] if of_loaders else [])]
+    names += [f"{unit}/s (interval)", "basis", "limit"]
     for share in SHARES:
         goal = Goal(THROUGHPUT, float(f"{share * max(rates):.3g}"))
         answer = answer_of(advised, goal, None, {}, None)  # type: ignore[arg-type]
@@ -170,7 +174,11 @@ def _goals(advised: Sequence[tuple[Advisor, Sequence[object]]]) -> Node:
         ]
         if answer.smallest is None:
             cells += [
-                tag("td", f"not decided: {answer.why_next or 'no configuration reaches it'}", colspan=7)
+                tag(
+                    "td",
+                    f"not decided: {answer.why_next or 'no configuration reaches it'}",
+                    colspan=len(names) - 2,
+                )
             ]
         else:
             advisor, row = answer.smallest
@@ -180,13 +188,12 @@ def _goals(advised: Sequence[tuple[Advisor, Sequence[object]]]) -> Node:
                 tag("td", config.devices, class_="n"),
                 tag("td", config.batch, class_="n"),
                 tag("td", advisor.group.key["framework"]),
+                tag("td", advisor.group.loader) if of_loaders else None,
                 tag("td", f"{significant(row.per_second or 0.0)} ({_bounds(row.low, row.high)})"),
                 tag("td", row.source),
                 tag("td", row.binds or parts.DASH),
             ]
         rows.append(tag("tr", cells))
-    numeric = ("share", "goal", "cpus", "devices", "batch")
-    names = (*numeric, "framework", f"{unit}/s (interval)", "basis", "limit")
     heads = [parts.head(one, numeric=one in numeric) for one in names]
     table = parts.table(
         heads, rows, "The smallest configuration that surely reaches a share of the best result"
