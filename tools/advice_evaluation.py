@@ -5,7 +5,7 @@ random, the model is fitted to these, and the cells that were held out are compa
 
 * the median and the 90th percentile of the relative error, and how many 90 % intervals contain the cell;
 * the choice: for goals at even quantiles of all throughputs, the smallest configuration of any loader that
-  surely reaches the goal, without one the smallest within 1 % of it, after the cells that `make advise` asks
+  surely reaches the goal, without one the smallest at 99 % of it, after the cells that `make advise` asks
   for next, which are part of the share. A choice is good if its measured throughput is at least 95 % of the
   goal and its price at most 5 % above that of the cheapest configuration that reaches the goal. The price is
   that of its processors and devices (`--device-price`);

@@ -68,7 +68,7 @@ class Row:
 class Verdict:
     """Whether a row meets a goal: surely (its lower bound), possibly (its upper bound), or not at all.
 
-    ``closely``: possibly, and its rate comes within 1 % of the goal.
+    ``closely``: possibly, and its rate is at least 99 % of the goal.
     """
 
     surely: bool
@@ -365,5 +365,5 @@ def best_batches(rows: Iterable[Row]) -> list[Row]:
     return list(found.values())
 
 
-def _rank(row: Row) -> tuple[bool, float]:
-    return (row.source != OOM, row.low or 0.0)
+def _rank(row: Row) -> tuple[bool, float, float]:
+    return (row.source != OOM, row.low or 0.0, row.per_second or 0.0)

@@ -33,7 +33,7 @@ _USUAL = {"scenario": "offline", "loader": "native", "nodes": 1, "storage": None
 class Answer:
     """What suffices for a goal among the groups that measure one thing. Each row comes with its group.
 
-    ``closest`` is the smallest row that comes within 1 % of the goal, where none surely reaches it.
+    ``closest`` is the smallest row whose rate is at least 99 % of the goal, where none surely reaches it.
     """
 
     smallest: tuple[Advisor, Row] | None

@@ -223,7 +223,8 @@ def answer_lines(answer: Answer, goal: Goal | None, epoch: float | None, prices:
     elif goal is not None and small is None:
         lines.append(f"no configuration surely reaches {goal.text}")
         if answer.closest is not None:
-            lines.append(f"smallest that comes within 1 %: {_sentence(answer.closest, goal, epoch, prices)}")
+            sentence = _sentence(answer.closest, goal, epoch, prices)
+            lines.append(f"smallest whose rate is at least 99 % of it: {sentence}")
         if not answer.next_cells:
             lines.append("none of them can: name others with GRID=, or another goal")
     elif goal is not None and small is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from suite.advice import text
-from suite.advice.advise import Advisor, Row, Verdict
+from suite.advice.advise import Advisor, Row, Verdict, best_batches
 from suite.advice.cells import Cell, Config, Group, merge, read_groups
 from suite.advice.goal import Goal, GoalError, read_goal, read_grid
 from suite.advice.next_cells import kinks, undecided
@@ -140,7 +140,9 @@ def test_the_closest_configuration_where_none_surely_reaches_the_goal(advisor: A
     lines = text.answer_lines(answer, read_goal(goal), None, None)
     assert [config for _, config in answer.next_cells] == [answer.closest[1].config]
     assert lines[0] == f"no configuration surely reaches {goal}"
-    assert lines[1].startswith("smallest that comes within 1 %: 16 processors, 1 device, batch 512")
+    assert lines[1].startswith(
+        "smallest whose rate is at least 99 % of it: 16 processors, 1 device, batch 512"
+    )
     assert asked(advisor, f"throughput>={rate * 1.5:.1f}").closest is None
     assert asked(advisor, "throughput>=100").closest is None
 
@@ -154,6 +156,12 @@ def test_the_smallest_configuration_that_surely_reaches_the_goal(advisor: Adviso
     predicted = found(asked(advisor, "throughput>=3000", "runtime.cpus=1,2,3,4"))
     assert (predicted.config.cpus, predicted.source) == (2, "predicted")
     assert predicted.per_second == pytest.approx(2 * 1667, rel=0.02)
+
+
+def test_without_intervals_the_faster_batch_is_the_best() -> None:
+    cells = [cell(4, batch, low_per_s=None, high_per_s=None) for batch in (32, 128)]
+    best = best_batches([Advisor(group(*cells)).row(one.config) for one in cells])
+    assert [row.config.batch for row in best] == [128]
 
 
 def test_a_cell_of_one_repeat_has_the_interval_of_the_model_around_its_rate() -> None:
