@@ -94,11 +94,12 @@ class _Layout:
         self.caches = [name for name in caches if name != "warm"] if len(self.cpus) > 1 else []
         self.loaders = sorted({point.loader for point in points})
         alone = len(self.loaders) == 1
+        self.c_of = {loader: "c" if alone else f"c.{loader}" for loader in self.loaders}
         self.names = ["a"]
         self.names += ["b"] if len(self.batches) > 1 else []
         for loader in self.loaders:
             varied = len({point.cpus for point in points if point.loader == loader}) > 1
-            self.names += [_of_loader("c", loader, alone=alone)] if varied else []
+            self.names += [self.c_of[loader]] if varied else []
         self.names += [] if processor else [f"g.{loader}" for loader in self.loaders[1:]]
         self.names += ["h"] if processor and len(self.cpus) > 1 else []
         self.names += ["e"] if len(devices) > 1 else []
@@ -132,8 +133,8 @@ class _Layout:
         device += value.get("h", 0.0) * np.log2(np.maximum(rows.cpus / rows.devices, 1.0))
         work = np.zeros_like(device)  # processor seconds of a sample
         for loader in self.loaders:
-            mine, alone = rows.loader == loader, len(self.loaders) == 1
-            work[mine] = value.get(_of_loader("c", loader, alone=alone), 0.0)
+            mine = rows.loader == loader
+            work[mine] = value.get(self.c_of[loader], 0.0)
             device[mine] *= value.get(f"g.{loader}", 1.0)
         loaded = rows.batch * rows.devices
         cpus = work * loaded / np.maximum(rows.cpus - value.get("u", 0.0), 0.1)
@@ -171,10 +172,6 @@ class _Layout:
                 best = found
         theta: Floats = best.x * scale
         return theta
-
-
-def _of_loader(letter: str, loader: str, *, alone: bool) -> str:
-    return letter if alone else f"{letter}.{loader}"
 
 
 @dataclass(frozen=True)

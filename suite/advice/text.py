@@ -82,16 +82,16 @@ def parameter_text(name: str, value: float) -> str:
     """A parameter of the model in words, with its letter in the formula."""
     if name == "u":
         return f"the device's process takes {value:.2g} of a processor (u)"
+    letter, _, of = name.partition(".")
+    loader = f"the loader {of}" if of else "this loader"
+    if letter == "g":
+        return f"with {loader} the device takes {value:.3g} times as long (g)"
+    sample = f"sample of {loader}" if of else "sample"
     words = {
-        "a": "a step takes", "b": "each sample", "c": "processors work on each sample for",
+        "a": "a step takes", "b": "each sample", "c": f"processors work on each {sample} for",
         "h": "each doubling of the threads costs a step", "e": "an exchange of gradients",
     }  # fmt: skip
-    letter, _, of = name.partition(".")
-    if letter == "g":
-        loader = f"the loader {of}" if of else "this loader"
-        return f"with {loader} the device takes {value:.3g} times as long (g)"
     text = words.get(letter, f"the disk needs for each sample with a {of} cache")
-    text = text.replace("sample", f"sample of the loader {of}") if letter == "c" and of else text
     return f"{text} {quantity(value * 1e3 if value > 1e-12 else 0.0, 'ms')} ({letter})"
 
 

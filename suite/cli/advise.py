@@ -50,7 +50,8 @@ def main(args: argparse.Namespace) -> int:
     if args.epoch is not None and not 0 < args.epoch < math.inf:
         raise UsageError(f"EPOCH: expected a number above 0, found {args.epoch:g}")
     groups = _groups(args)
-    advised = [(advisor, advisor.rows(grid, prices)) for advisor in (Advisor(one, groups) for one in groups)]
+    advisors = [Advisor(group, groups) for group in groups]
+    advised = [(advisor, advisor.rows(grid, prices)) for advisor in advisors]
     questions: dict[tuple[object, ...], list[int]] = {}
     for at, group in enumerate(groups):
         questions.setdefault(group.question, []).append(at)

@@ -56,12 +56,16 @@ class RecordingData:
         start = monotonic_ns()
         arrays = self._data.batch(step)
         if self._recording:
-            slot = self._data.slot(step)
-            key = step if slot is None else -1 - slot
+            key = self._key(step)
             if key not in self._seen:  # record a step once: the telemetry tail reads the window's steps again
-                self._seen[key] = arrays if slot is not None else self._arrays_or_sample(step, arrays)
+                self._seen[key] = arrays if key < 0 else self._arrays_or_sample(step, arrays)
         self.wait_ns += monotonic_ns() - start
         return arrays
+
+    def _key(self, step: int) -> int:
+        """The step, or a negative number for each staged slot."""
+        slot = self._data.slot(step)
+        return step if slot is None else -1 - slot
 
     def _arrays_or_sample(self, step: int, arrays: dict[str, Any]) -> dict[str, Any] | Sample:
         size = sum(array.nbytes for array in arrays.values())
@@ -86,14 +90,14 @@ class RecordingData:
         waiting_bytes, keys = 0, []
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             for step in steps:
-                slot = self._data.slot(step)
-                keys.append(step if slot is None else -1 - slot)
-                if keys[-1] in hashes:
+                key = self._key(step)
+                keys.append(key)
+                if key in hashes:
                     continue
-                arrays = self._recorded(step, keys[-1])
-                hashes[keys[-1]] = pool.submit(digest_arrays, arrays)
+                arrays = self._recorded(step, key)
+                hashes[key] = pool.submit(digest_arrays, arrays)
                 size = sum(array.nbytes for array in arrays.values())
-                waiting.append((hashes[keys[-1]], size))
+                waiting.append((hashes[key], size))
                 waiting_bytes += size
                 while waiting_bytes > KEPT_BYTES:
                     earliest, size = waiting.popleft()

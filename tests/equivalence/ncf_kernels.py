@@ -1,7 +1,7 @@
 """NCF's scores by Triton's kernels against the plain operators, in Triton's interpreter on the CPU.
 
 ``python -m tests.equivalence.ncf_kernels FILE PACKAGES`` writes scores and all gradients of both, each under
-``<case>/ours`` and ``<case>/plain``, in fp64 and fp32, and of the pair. Triton is imported from the folder
+``kernels/<case>`` and ``plain/<case>``, in fp64 and fp32, and of the pair. Triton is imported from the folder
 PACKAGES. Its interpreter has no products of bfloat16; the compiled kernels are checked on a GPU.
 """
 
@@ -32,7 +32,7 @@ SIZES = (
 )
 
 
-def by_both(count: int, dims: spec.Dimensions, dtype: torch.dtype) -> dict[str, NDArray[Any]]:
+def by_both(case: str, count: int, dims: spec.Dimensions, dtype: torch.dtype) -> dict[str, NDArray[Any]]:
     """Scores and gradients of random weights, by their names."""
     from suite.workloads.ncf import pytorch_kernels
 
@@ -48,26 +48,26 @@ def by_both(count: int, dims: spec.Dimensions, dtype: torch.dtype) -> dict[str, 
     items = (torch.rand(count, generator=generator).square() * dims.items).int()
     given = torch.randn(count, generator=generator, dtype=torch.float64).to(dtype)
     found = {}
-    for way in ("ours", "plain"):
-        if way == "ours":
+    for way in ("kernels", "plain"):
+        if way == "kernels":
             scores = pytorch_kernels.scores(users, items, tuple(weights.values()), dtype)
         else:
             scores = plain.logits(weights, users, items, len(dims.layers) - 1)
         gradients = torch.autograd.grad(scores, list(weights.values()), given)
-        found[f"scores/{way}"] = scores.detach().numpy()
-        found |= {f"{name}/{way}": part.numpy() for name, part in zip(weights, gradients, strict=True)}
+        found[f"{way}/{case}/scores"] = scores.detach().numpy()
+        found |= {f"{way}/{case}/{name}": part.numpy() for name, part in zip(weights, gradients, strict=True)}
     return found
 
 
 def of_pair(fused: bool) -> dict[str, NDArray[Any]]:
     """Loss and gradients of the pair in fp64."""
     case = load("ncf")
-    way = "ours" if fused else "plain"
+    way = "kernels" if fused else "plain"
     pair = build(case, case.job("pytorch", "fp64"))
     with mock.patch.object(pair, "fused", fused):
-        found = {f"{name}/{way}": array for name, array in pair.gradients(0).items()}
+        found = {f"{way}/fp64/pair/{name}": array for name, array in pair.gradients(0).items()}
         pair.step(0)
-    return found | {f"loss/{way}": pair.collect()[0]}
+    return found | {f"{way}/fp64/pair/loss": pair.collect()[0]}
 
 
 def main(file: str, packages: str) -> None:
@@ -80,10 +80,9 @@ def main(file: str, packages: str) -> None:
     found: dict[str, Any] = {}
     for precision, dtype in (("fp64", torch.float64), ("fp32", torch.float32)):
         for at, (count, dims) in enumerate(SIZES):
-            arrays = by_both(count, dims, dtype)
-            found |= {f"{precision}/{at}/{name}": array for name, array in arrays.items()}
+            found |= by_both(f"{precision}/{at}", count, dims, dtype)
     for fused in (True, False):
-        found |= {f"fp64/pair/{name}": array for name, array in of_pair(fused).items()}
+        found |= of_pair(fused)
     np.savez(file, **found)
 
 

@@ -6,24 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.equivalence.compare import in_norm
 from tests.equivalence.interpreters import run, triton_packages
+from tests.equivalence.kernel_arrays import against_plain
 
 BOUNDS = {"fp64": 1e-13, "fp32": 1e-5}
 
 
 def test_kernels_equal_plain_operators(tmp_path: Path) -> None:
-    file = tmp_path / "kernels.npz"
-    done = run("pytorch", "tests.equivalence.ncf_kernels", str(file), triton_packages())
-    assert done.returncode == 0, done.stderr[-4000:]
-    with np.load(file) as arrays:
-        found = dict(arrays)
-    names = [name.removesuffix("/plain") for name in found if name.endswith("/plain")]
-    assert len(names) == 7 * (1 + 12)
-    apart = {name: in_norm(found[f"{name}/plain"], found[f"{name}/ours"]) for name in names}
-    print(f"largest {max(apart.items(), key=lambda item: item[1])}")
+    module = "tests.equivalence.ncf_kernels"
+    found, apart = against_plain(module, "kernels", tmp_path, triton_packages())
+    assert len(apart) == 7 * (1 + 12)
     assert {name: value for name, value in apart.items() if not value <= BOUNDS[name[:4]]} == {}
-    assert all(np.any(found[f"{name}/ours"]) for name in names)
+    assert all(np.any(found[f"kernels/{name}"]) for name in apart)
 
 
 def test_kernels_compile_for_a_gpu() -> None:
