@@ -13,7 +13,11 @@ from torch.nn import functional as F
 from suite.common import folding, layers
 from suite.frameworks.pytorch.pooling import max_pool
 
+if torch.version.cuda:
+    from suite.frameworks.pytorch.normalisation import normalise
+
 ALIGNMENT = 8  # channels of half-precision convolutions on tensor cores are multiples of this
+WITHOUT_RELU = True  # kernels also for normalisations that no ReLU follows directly
 
 
 @dataclass
@@ -57,8 +61,16 @@ def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: torch.dtype) -> T
 
 def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
     """The output of ``network`` for the images ``x``."""
-    for layer in _pooled_first(network):
-        x = _LAYERS[type(layer)](layer, x, run)
+    waiting = list(_pooled_first(network))
+    while waiting:
+        layer = waiting.pop(0)
+        relu = bool(waiting) and isinstance(waiting[0], layers.Relu)
+        if isinstance(layer, layers.BatchNorm) and _with_kernels(x, run, relu):
+            x = _norm_with_kernels(layer, x, run, relu)
+            if relu:
+                del waiting[0]
+        else:
+            x = _LAYERS[type(layer)](layer, x, run)
     return x
 
 
@@ -132,8 +144,25 @@ def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
         return F.batch_norm(x, mean, variance, gamma, beta, training=False, eps=epsilon)
     # F.batch_norm updates with the unbiased variance; this returns mean and 1 / sqrt(variance + epsilon).
     output, mean, inverse = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.0, epsilon)
-    run.seen[f"{name}.mean"] = mean.detach()
-    run.seen[f"{name}.variance"] = (inverse.detach().pow(-2) - epsilon).clamp(min=0)
+    _observe(layer, run, mean, inverse)
+    return output
+
+
+def _observe(layer: layers.BatchNorm, run: Pass, mean: Tensor, inverse: Tensor) -> None:
+    run.seen[f"{layer.name}.mean"] = mean.detach()
+    run.seen[f"{layer.name}.variance"] = (inverse.detach().pow(-2) - float(layer.epsilon)).clamp(min=0)
+
+
+def _with_kernels(x: Tensor, run: Pass, relu: bool) -> bool:
+    """Whether the kernels normalise ``x``, and compute the ReLU behind if ``relu``: in training, on a GPU."""
+    trains = run.running is None and x.requires_grad
+    return bool(torch.version.cuda) and x.is_cuda and trains and (relu or WITHOUT_RELU)
+
+
+def _norm_with_kernels(layer: layers.BatchNorm, x: Tensor, run: Pass, relu: bool) -> Tensor:
+    gamma, beta = run.weights[f"{layer.name}.gamma"], run.weights[f"{layer.name}.beta"]
+    output, mean, inverse = normalise(x, gamma, beta, float(layer.epsilon), relu)
+    _observe(layer, run, mean, inverse)
     return output
 
 

@@ -1,0 +1,187 @@
+"""Triton kernels of the sums of batch normalisation, over the rows of [rows, channels].
+
+A program adds up some rows of a block of channels. A second launch adds up what the programs found, in a
+fixed order, so that results repeat bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+CHANNELS = 64  # of a program, at most: two bytes each fill a cache line
+ELEMENTS = 2048  # rows x channels that a program loads at a time
+PROGRAMS = 1056  # at most: eight for each multiprocessor of an H100 or H200
+WARPS = 4
+FEW = 16  # channels of a program of the second launch
+FOUND = 128  # results of the first launch that it loads at a time
+
+
+@triton.jit(do_not_specialize=["rows", "turns"])
+def _deviations(  # type: ignore[no-untyped-def]
+    x, found, rows, turns, channels, line, wide: tl.constexpr, high: tl.constexpr, deep: tl.constexpr
+):
+    """``found`` [2, programs, channels]: the sums of x - s and of its square; s is the first row.
+
+    A channel whose mean is far from zero loses no precision: s is about as far from the mean as other values.
+    """
+    channel = tl.program_id(1) * deep + tl.arange(0, deep)[None, :]
+    inside = channel < channels
+    shift = tl.load(x + channel, mask=inside, other=0).to(wide)
+    first = tl.zeros((high, deep), wide)
+    second = tl.zeros((high, deep), wide)
+    turn = 0
+    while turn < turns:  # Triton's interpreter cannot take the end of a range from an argument
+        row = (turn * tl.num_programs(0) + tl.program_id(0)) * high + tl.arange(0, high)[:, None]
+        present = (row < rows) & inside
+        value = tl.load(x + row.to(tl.int64) * line + channel, mask=present, other=0).to(wide)
+        apart = tl.where(present, value - shift, 0)
+        first += apart
+        second += apart * apart
+        turn += 1
+    target = found + tl.program_id(0) * channels + channel
+    tl.store(target, tl.sum(first, 0)[None, :], mask=inside)
+    tl.store(target + tl.num_programs(0) * channels, tl.sum(second, 0)[None, :], mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "turns"])
+def _products(  # type: ignore[no-untyped-def]
+    slopes, x, mean, inverse, gamma, beta, found, rows, turns, channels, line, slope_line,
+    relu: tl.constexpr, wide: tl.constexpr, high: tl.constexpr, deep: tl.constexpr
+):  # fmt: skip
+    """``found`` [2, programs, channels]: the sums of the slopes and of slope * (x - mean).
+
+    With ``relu``, of the slopes behind a ReLU: those where the normalised x is not positive count as zero.
+    """
+    channel = tl.program_id(1) * deep + tl.arange(0, deep)[None, :]
+    inside = channel < channels
+    middle = tl.load(mean + channel, mask=inside, other=0)
+    scale = tl.load(inverse + channel, mask=inside, other=0) * tl.load(gamma + channel, mask=inside, other=0)
+    offset = tl.load(beta + channel, mask=inside, other=0)
+    first = tl.zeros((high, deep), wide)
+    second = tl.zeros((high, deep), wide)
+    turn = 0
+    while turn < turns:
+        row = (turn * tl.num_programs(0) + tl.program_id(0)) * high + tl.arange(0, high)[:, None]
+        present = (row < rows) & inside
+        at = row.to(tl.int64)
+        slope = tl.load(slopes + at * slope_line + channel, mask=present, other=0).to(wide)
+        apart = tl.load(x + at * line + channel, mask=present, other=0).to(wide) - middle
+        if relu:
+            slope = tl.where(apart * scale + offset <= 0, 0, slope)  # NaN passes, as in F.relu
+        first += slope
+        second += slope * apart
+        turn += 1
+    target = found + tl.program_id(0) * channels + channel
+    tl.store(target, tl.sum(first, 0)[None, :], mask=inside)
+    tl.store(target + tl.num_programs(0) * channels, tl.sum(second, 0)[None, :], mask=inside)
+
+
+@triton.jit
+def _total(found, channel, channels, programs, wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The sum of ``found`` [programs, channels] over the programs."""
+    sums = tl.zeros((high, few), wide)
+    start = 0
+    while start < programs:
+        program = start + tl.arange(0, high)[:, None]
+        here = (program < programs) & (channel < channels)[None, :]
+        sums += tl.load(found + program * channels + channel[None, :], mask=here, other=0)
+        start += high
+    return tl.sum(sums, 0)
+
+
+@triton.jit(do_not_specialize=["programs", "rows"])
+def _moments(  # type: ignore[no-untyped-def]
+    found, x, mean, inverse, programs, rows, channels, epsilon: tl.constexpr,
+    wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr
+):  # fmt: skip
+    """Mean and 1 / sqrt(variance + epsilon) from what :func:`_deviations` found."""
+    channel = tl.program_id(0) * few + tl.arange(0, few)
+    inside = channel < channels
+    count = rows.to(wide)
+    first = _total(found, channel, channels, programs, wide, high, few) / count
+    second = _total(found + programs * channels, channel, channels, programs, wide, high, few) / count
+    variance = tl.maximum(second - first * first, 0, propagate_nan=tl.PropagateNan.ALL)
+    shift = tl.load(x + channel, mask=inside, other=0).to(wide)
+    tl.store(mean + channel, shift + first, mask=inside)
+    tl.store(inverse + channel, 1 / tl.sqrt(variance + epsilon), mask=inside)
+
+
+@triton.jit(do_not_specialize=["programs"])
+def _gradients(  # type: ignore[no-untyped-def]
+    found, inverse, of_gamma, of_beta, programs, channels,
+    wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr
+):  # fmt: skip
+    """The gradients of gamma and beta from what :func:`_products` found."""
+    channel = tl.program_id(0) * few + tl.arange(0, few)
+    inside = channel < channels
+    first = _total(found, channel, channels, programs, wide, high, few)
+    second = _total(found + programs * channels, channel, channels, programs, wide, high, few)
+    tl.store(of_beta + channel, first, mask=inside)
+    tl.store(of_gamma + channel, second * tl.load(inverse + channel, mask=inside, other=0), mask=inside)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How the two launches share ``x`` [rows, channels] among programs."""
+
+    grid: tuple[int, int]
+    turns: int  # of a program's loop over its rows
+    sizes: dict[str, Any]
+    last_grid: tuple[int]
+    last_sizes: dict[str, Any]
+
+    def found(self, like: Tensor) -> Tensor:
+        """Memory for what the first launch finds."""
+        return like.new_empty(2, self.grid[0], like.shape[0])
+
+
+def _plan(x: Tensor, like: Tensor) -> _Plan:
+    """For ``x`` [rows, channels], computing in the type of ``like``."""
+    rows, channels = x.shape
+    deep = min(CHANNELS, triton.next_power_of_2(channels))
+    high = max(1, ELEMENTS // deep)
+    blocks, groups = -(-rows // high), -(-channels // deep)
+    turns = -(-blocks // max(1, PROGRAMS // groups))
+    programs = -(-blocks // turns)
+    common = {"wide": tl.float64 if like.element_size() == 8 else tl.float32, "num_warps": WARPS}
+    last = {"high": min(FOUND, triton.next_power_of_2(programs)), "few": FEW}
+    sizes = {"high": high, "deep": deep}
+    return _Plan((programs, groups), turns, sizes | common, (-(-channels // FEW),), last | common)
+
+
+def moments(x: Tensor, mean: Tensor, inverse: Tensor, epsilon: float) -> None:
+    """Write the mean and 1 / sqrt(biased variance + epsilon) of each column of ``x`` [rows, channels].
+
+    ``mean`` and ``inverse`` [channels] are float64 for float64, else float32. Columns of ``x`` are adjacent.
+    """
+    rows, channels = x.shape
+    plan = _plan(x, mean)
+    found = plan.found(mean)
+    _deviations[plan.grid](x, found, rows, plan.turns, channels, x.stride(0), **plan.sizes)
+    _moments[plan.last_grid](
+        found, x, mean, inverse, plan.grid[0], rows, channels, epsilon, **plan.last_sizes
+    )
+
+
+def gradients(
+    slopes: Tensor, x: Tensor, statistics: tuple[Tensor, Tensor], scales: tuple[Tensor, Tensor], relu: bool,
+    written: tuple[Tensor, Tensor],
+) -> None:  # fmt: skip
+    """Write the gradients of gamma and beta to ``written``, for ``slopes`` and ``x`` [rows, channels].
+
+    ``statistics`` are those of :func:`moments`, ``scales`` gamma and beta; ``relu``: one follows, and
+    ``slopes`` are those behind it.
+    """
+    rows, channels = x.shape
+    plan = _plan(x, statistics[0])
+    found = plan.found(statistics[0])
+    _products[plan.grid](
+        slopes, x, *statistics, *scales, found, rows, plan.turns, channels, x.stride(0), slopes.stride(0),
+        relu, **plan.sizes
+    )  # fmt: skip
+    _gradients[plan.last_grid](found, statistics[1], *written, plan.grid[0], channels, **plan.last_sizes)

@@ -1,0 +1,44 @@
+"""Batch normalisation by Triton's kernels computes what PyTorch's does, alone and in the suite's layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.equivalence.interpreters import run, triton_packages
+
+
+@pytest.fixture(scope="module")
+def arrays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = tmp_path_factory.mktemp("norms") / "norms.npz"
+    done = run("pytorch", "tests.equivalence.batch_norms", str(file), triton_packages())
+    assert done.returncode == 0, done.stderr[-4000:]
+    with np.load(file) as found:
+        return dict(found)
+
+
+def differences(arrays: dict[str, Any], precision: str) -> dict[str, float]:
+    """Of each compared pair: the norm of the difference, relative to that of the plain one."""
+    found = {}
+    for name, ours in arrays.items():
+        case, _, way = name.rpartition("/")
+        if way == "ours" and case.startswith(precision):
+            plain = arrays[f"{case}/plain"]
+            found[case] = float(np.linalg.norm(ours - plain)) / max(float(np.linalg.norm(plain)), 1e-12)
+    return found
+
+
+def test_kernels_equal_pytorch_in_float64(arrays: dict[str, Any]) -> None:
+    found = differences(arrays, "fp64")
+    assert len(found) == 2 * 5 * 3 * 6 + 2 * (1 + 12 + 1 + 18)
+    assert {name: value for name, value in found.items() if not value < 1e-10} == {}
+
+
+def test_half_precision_rounds_only_inputs_and_outputs(arrays: dict[str, Any]) -> None:
+    found = differences(arrays, "half")
+    assert len(found) == 2 * 2 * 6
+    for name, value in found.items():
+        image = name.endswith(("/0", "/3"))  # the output and the gradient of x are in half precision
+        assert value < (4e-3 if image else 1e-5), name
