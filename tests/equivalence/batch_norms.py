@@ -37,9 +37,8 @@ def both(
 
     found = {}
     for way, function in (("ours", ours), ("plain", plain)):
-        given = [x.detach().requires_grad_() for x in inputs]
-        if way == "plain":
-            given = [x.detach().double().requires_grad_() for x in inputs]
+        wide = torch.Tensor.double if way == "plain" else torch.Tensor.detach
+        given = [torch.nn.Parameter(wide(x)) for x in inputs]  # where the exchange splits what is compiled
         outputs = function(*given)
         generator = torch.Generator().manual_seed(1)
         slopes = torch.randn(outputs[0].shape, generator=generator, dtype=torch.float64)
@@ -106,6 +105,8 @@ def of_operator() -> Iterator[dict[str, Any]]:
 def of_networks() -> Iterator[dict[str, Any]]:
     """Layers of the suite in fp64 with the kernels and without: a residual block, a concatenation, a pool."""
     import torch
+    from torch._dynamo.backends.distributed import DDPOptimizer
+    from torch._dynamo.backends.registry import lookup_backend
 
     from suite.common import layers as described
     from suite.frameworks.pytorch import layers, normalisation
@@ -137,12 +138,15 @@ def of_networks() -> Iterator[dict[str, Any]]:
 
     # Without code of the compiler: no C++ compiler is needed.
     compiled = torch.compile(plain, backend="aot_eager", fullgraph=True)
-    for name, function in (("eager", plain), ("compiled", compiled)):
+    # As with copy engines: a part for every few gradients.
+    in_parts = DDPOptimizer(8, lookup_backend("aot_eager"), 8)
+    split = torch.compile(plain, backend=in_parts.compile_fn, fullgraph=True)
+    for name, function in (("eager", plain), ("compiled", compiled), ("split", split)):
 
         def ours(*inputs: Any, function: Callable[..., Any] = function) -> tuple[Any, ...]:
             with (
                 mock.patch.object(layers, "normalise", normalisation.normalise, create=True),
-                mock.patch.object(layers, "_with_kernels", always),
+                mock.patch.object(layers, "_by_kernels", always),
             ):
                 return tuple(function(*inputs))
 

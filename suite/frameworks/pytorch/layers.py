@@ -17,7 +17,8 @@ if torch.version.cuda:
     from suite.frameworks.pytorch.normalisation import normalise
 
 ALIGNMENT = 8  # channels of half-precision convolutions on tensor cores are multiples of this
-WITHOUT_RELU = True  # kernels also for normalisations that no ReLU follows directly
+# Elements of a normalisation's input from which its kernels take its sums: their launches cost more on fewer.
+NORMALISED_BY_KERNELS = 6 << 20
 
 
 @dataclass
@@ -61,14 +62,15 @@ def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: torch.dtype) -> T
 
 def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
     """The output of ``network`` for the images ``x``."""
-    waiting = list(_pooled_first(network))
-    while waiting:
-        layer = waiting.pop(0)
-        relu = bool(waiting) and isinstance(waiting[0], layers.Relu)
-        if isinstance(layer, layers.BatchNorm) and _with_kernels(x, run, relu):
-            x = _norm_with_kernels(layer, x, run, relu)
-            if relu:
-                del waiting[0]
+    ordered = list(_pooled_first(network))
+    done = 0  # an index, as torch.compile cannot trace the truth of a list that becomes empty (PyTorch 2.11)
+    while done < len(ordered):
+        layer = ordered[done]
+        done += 1
+        relu = done < len(ordered) and isinstance(ordered[done], layers.Relu)
+        if isinstance(layer, layers.BatchNorm) and _by_kernels(x, run):
+            x = _norm_by_kernels(layer, x, run, relu)
+            done += relu
         else:
             x = _LAYERS[type(layer)](layer, x, run)
     return x
@@ -153,13 +155,13 @@ def _observe(layer: layers.BatchNorm, run: Pass, mean: Tensor, inverse: Tensor) 
     run.seen[f"{layer.name}.variance"] = (inverse.detach().pow(-2) - float(layer.epsilon)).clamp(min=0)
 
 
-def _with_kernels(x: Tensor, run: Pass, relu: bool) -> bool:
-    """Whether the kernels normalise ``x``, and compute the ReLU behind if ``relu``: in training, on a GPU."""
+def _by_kernels(x: Tensor, run: Pass) -> bool:
+    """Whether the kernels normalise ``x``: in training, on a GPU, if it is large enough."""
     trains = run.running is None and x.requires_grad
-    return bool(torch.version.cuda) and x.is_cuda and trains and (relu or WITHOUT_RELU)
+    return bool(torch.version.cuda) and x.is_cuda and trains and x.numel() >= NORMALISED_BY_KERNELS
 
 
-def _norm_with_kernels(layer: layers.BatchNorm, x: Tensor, run: Pass, relu: bool) -> Tensor:
+def _norm_by_kernels(layer: layers.BatchNorm, x: Tensor, run: Pass, relu: bool) -> Tensor:
     gamma, beta = run.weights[f"{layer.name}.gamma"], run.weights[f"{layer.name}.beta"]
     output, mean, inverse = normalise(x, gamma, beta, float(layer.epsilon), relu)
     _observe(layer, run, mean, inverse)

@@ -14,9 +14,9 @@ import triton.language as tl
 from torch import Tensor
 
 CHANNELS = 64  # of a program, at most: two bytes each fill a cache line
-ELEMENTS = 2048  # rows x channels that a program loads at a time
-PROGRAMS = 1056  # at most: eight for each multiprocessor of an H100 or H200
-WARPS = 4
+MOMENTS, GRADIENTS = 4096, 2048  # rows x channels that a program loads at a time
+PROGRAMS = 528  # at most: four for each multiprocessor of an H100 or H200
+WARPS = 8
 FEW = 16  # channels of a program of the second launch
 FOUND = 128  # results of the first launch that it loads at a time
 
@@ -140,11 +140,11 @@ class _Plan:
         return like.new_empty(2, self.grid[0], like.shape[0])
 
 
-def _plan(x: Tensor, like: Tensor) -> _Plan:
-    """For ``x`` [rows, channels], computing in the type of ``like``."""
+def _plan(x: Tensor, like: Tensor, elements: int) -> _Plan:
+    """For ``x`` [rows, channels], computing in the type of ``like``; ``elements`` are loaded at a time."""
     rows, channels = x.shape
     deep = min(CHANNELS, triton.next_power_of_2(channels))
-    high = max(1, ELEMENTS // deep)
+    high = max(1, elements // deep)
     blocks, groups = -(-rows // high), -(-channels // deep)
     turns = -(-blocks // max(1, PROGRAMS // groups))
     programs = -(-blocks // turns)
@@ -160,7 +160,7 @@ def moments(x: Tensor, mean: Tensor, inverse: Tensor, epsilon: float) -> None:
     ``mean`` and ``inverse`` [channels] are float64 for float64, else float32. Columns of ``x`` are adjacent.
     """
     rows, channels = x.shape
-    plan = _plan(x, mean)
+    plan = _plan(x, mean, MOMENTS)
     found = plan.found(mean)
     _deviations[plan.grid](x, found, rows, plan.turns, channels, x.stride(0), **plan.sizes)
     _moments[plan.last_grid](
@@ -178,7 +178,7 @@ def gradients(
     ``slopes`` are those behind it.
     """
     rows, channels = x.shape
-    plan = _plan(x, statistics[0])
+    plan = _plan(x, statistics[0], GRADIENTS)
     found = plan.found(statistics[0])
     _products[plan.grid](
         slopes, x, *statistics, *scales, found, rows, plan.turns, channels, x.stride(0), slopes.stride(0),
