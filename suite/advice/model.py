@@ -305,6 +305,11 @@ class StepTime:
         fit = self._chosen.fit
         return dict(zip(fit.layout.names, map(float, fit.theta), strict=True))
 
+    @property
+    def loaders(self) -> list[str]:
+        """The loaders whose cells were fitted; the first is the one that g compares with."""
+        return self._chosen.fit.layout.loaders
+
     def values_of(self, loader: str) -> dict[str, float]:
         """The parameters of one loader, by their letters."""
         return {

@@ -68,7 +68,7 @@ def model_text(advisor: Advisor) -> str:
     if others := len(advisor.points) - len({advisor.group.point(one.config) for one in advisor.timed}):
         cells += f" and {others} of other loaders"
     own = model.values_of(advisor.group.loader)
-    values = ", ".join(parameter_text(name, value) for name, value in own.items())
+    values = ", ".join(parameter_text(name, value, model.loaders[0]) for name, value in own.items())
     if model.form == "local":
         values += ", corrected by near cells"
     return (
@@ -78,14 +78,14 @@ def model_text(advisor: Advisor) -> str:
     )
 
 
-def parameter_text(name: str, value: float) -> str:
-    """A parameter of the model in words, with its letter in the formula."""
+def parameter_text(name: str, value: float, first: str) -> str:
+    """A parameter of the model in words, with its letter in the formula; ``first``: the loader with g = 1."""
     if name == "u":
         return f"the device's process takes {value:.2g} of a processor (u)"
     letter, _, of = name.partition(".")
     loader = f"the loader {of}" if of else "this loader"
     if letter == "g":
-        return f"with {loader} the device takes {value:.3g} times as long (g)"
+        return f"with {loader} the device takes {value:.3g} times as long as with {first} (g)"
     sample = f"sample of {loader}" if of else "sample"
     words = {
         "a": "a step takes", "b": "each sample", "c": f"processors work on each {sample} for",

@@ -31,7 +31,7 @@ def both(
 ) -> dict[str, Any]:
     """Outputs of the two functions, and the gradients of the first output's products with random slopes.
 
-    ``ours`` gets ``inputs`` as they are, ``plain`` in fp64; ``layout`` places slopes in memory.
+    ``ours`` gets ``inputs`` as they are, ``plain`` in fp64; ``layout`` sets the memory layout of slopes.
     """
     import torch
 

@@ -44,7 +44,8 @@ def measure_on(device: str, name: str, framework: str, precision: str) -> dict[s
 def take_kernels(framework: str) -> None:
     """Lets the small inputs of mini scale go through the kernels of large ones."""
     if framework == "pytorch":
-        import_module("suite.frameworks.pytorch.layers").NORMALISED_BY_KERNELS = 0
+        layers: Any = import_module("suite.frameworks.pytorch.layers")
+        layers.NORMALISED_BY_KERNELS = 0
 
 
 def facts_of(name: str, framework: str) -> dict[str, Any]:

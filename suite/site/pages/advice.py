@@ -216,7 +216,11 @@ def _parameters(advisor: Advisor) -> Node:
     if model is None:
         return None
     rows = [
-        tag("tr", tag("td", parameter_text(name, value)), [tag("td", _parameter(name, end)) for end in ends])
+        tag(
+            "tr",
+            tag("td", parameter_text(name, value, model.loaders[0])),
+            [tag("td", _parameter(name, end)) for end in ends],
+        )
         for (name, value), ends in zip(model.values.items(), model.ranges.values(), strict=True)
     ]
     shown = parts.table(["parameter", "least", "greatest"], rows, "Range over the fits that leave cells out")
