@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.equivalence.interpreters import run, triton_packages
+from tests.equivalence.interpreters import triton_packages
+from tests.equivalence.kernel_arrays import written_by
 
 
 @pytest.fixture(scope="module")
 def arrays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    file = tmp_path_factory.mktemp("pools") / "pools.npz"
-    done = run("pytorch", "tests.equivalence.max_pools", str(file), triton_packages())
-    assert done.returncode == 0, done.stderr[-4000:]
-    with np.load(file) as found:
-        return dict(found)
+    return written_by("tests.equivalence.max_pools", tmp_path_factory.mktemp("pools"), triton_packages())
 
 
 def pairs(arrays: dict[str, Any], relus: bool) -> dict[str, tuple[Any, Any]]:
