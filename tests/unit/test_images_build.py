@@ -357,3 +357,15 @@ def test_large_base_image_needs_consent(tmp_path: Path) -> None:
     large = replace(base, platforms={AMD64: known})
     with pytest.raises(LargeDownload, match=r"12\.0 GB \(about 38\.6 GB on disk"):
         build._pull_base(None, large, AMD64, tmp_path, False, print)  # type: ignore[arg-type]
+
+
+def test_error_of_a_build_quotes_the_failed_step_beside_others(tmp_path: Path) -> None:
+    """Lines of a step that ended later pushed pip's message out of the quoted ones."""
+    output = ["#6 [requirements 2/2] RUN bake.py", "#6 2.9 ERROR: No matching distribution found for numpy"]
+    output += [f"#8 {second} copying suite" for second in range(20)]
+    output += ["#6 3.1 pip exited 1", "#6 ERROR: executor failed", "------", "executor failed"]
+    script = "".join(f"echo '{line}'; " for line in output) + "exit 1"
+    with pytest.raises(ImageProblem) as problem:
+        client._logged(["sh", "-c", script], {}, tmp_path / "log", "building an image")
+    assert "No matching distribution found for numpy" in str(problem.value)
+    assert "copying suite" not in str(problem.value)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 from suite.containers.images.errors import ImageProblem
 
 _TAIL = 12
+_FAILED_STEP = re.compile(r"(#\d+) ERROR: ")  # in BuildKit's plain output, where every line names its step
 # The client's settings may hand proxies, with passwords, to every build; this build has no network.
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 _BUILTIN_UNTIL = 23  # from version 23 on, BuildKit is the plugin buildx
@@ -87,8 +89,14 @@ def _logged(command: list[str], environment: dict[str, str], log: Path, task: st
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, check=False
         )
     if done.returncode:
-        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-_TAIL:]
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         raise ImageProblem(
             f"{task} failed; fix the error in its last lines and run it again (full output: {log}):\n  "
-            + "\n  ".join(lines)
+            + "\n  ".join(_of_failed_step(lines)[-_TAIL:])
         )
+
+
+def _of_failed_step(lines: list[str]) -> list[str]:
+    """The lines of the step that BuildKit names as failed, else all: it mixes steps that run together."""
+    failed = [match[1] for line in lines if (match := _FAILED_STEP.match(line))]
+    return [line for line in lines if line.startswith(failed[0] + " ")] if failed else lines
