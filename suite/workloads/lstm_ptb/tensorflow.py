@@ -35,7 +35,13 @@ def run_layers(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout
 
 def classify(weights: Weights, hidden: Tensor) -> Tensor:
     """Logits [T, B, V]."""
-    return tf.tensordot(hidden, weights["softmax.weight"], axes=((-1,), (1,))) + weights["softmax.bias"]
+    steps, batch, width = hidden.shape
+    rows = tf.reshape(hidden, (steps * batch, width))
+    if "softmax.weight.transposed" in weights:
+        product = tf.matmul(rows, weights["softmax.weight.transposed"])
+    else:
+        product = tf.matmul(rows, weights["softmax.weight"], transpose_b=True)
+    return tf.reshape(tf.nn.bias_add(product, weights["softmax.bias"]), (steps, batch, -1))
 
 
 class Pair(BasePair):
@@ -53,6 +59,13 @@ class Pair(BasePair):
         self.state = [self._state]
         self._outputs = self.framework.make_fast(self._logits)
         self._score_window = self.framework.make_fast(self._window)
+
+    def inference_weights(self) -> Weights:
+        """The weights in the compute type; on a CPU the softmax's also transposed, not in every product."""
+        weights = self.cast()
+        if not self.framework.cuda:
+            weights["softmax.weight.transposed"] = tf.transpose(weights["softmax.weight"])
+        return weights
 
     def _zero_state(self, batch: int) -> Tensor:
         return tf.zeros((self.dims.layers, 2, batch, self.dims.hidden), self.framework.compute_dtype)
