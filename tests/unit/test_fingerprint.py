@@ -141,7 +141,7 @@ def test_equal_losses_with_different_gradients_are_accepted(tmp_path: Path) -> N
 
 
 def test_batch_with_the_first_loss_and_norm_of_the_common_batch_is_accepted(tmp_path: Path) -> None:
-    """A run of ncf had a batch of its own that agreed with the common one so far; it was wrongly rejected."""
+    """A run of ncf was wrongly rejected: its own batch agreed in these two numbers, not in later losses."""
 
     def near(events: Events) -> None:
         first, second = passes(events)

@@ -97,6 +97,6 @@ def _logged(command: list[str], environment: dict[str, str], log: Path, task: st
 
 
 def _of_failed_step(lines: list[str]) -> list[str]:
-    """The lines of the step that BuildKit names as failed, else all: it mixes steps that run together."""
-    failed = [match[1] for line in lines if (match := _FAILED_STEP.match(line))]
-    return [line for line in lines if line.startswith(failed[0] + " ")] if failed else lines
+    """The lines of the step that failed, or all: BuildKit mixes the lines of steps that run together."""
+    failed = next((match[1] for line in lines if (match := _FAILED_STEP.match(line))), None)
+    return [line for line in lines if line.startswith(f"{failed} ")] if failed else lines

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from suite.frameworks.base import Arrays
 from suite.frameworks.tensorflow.framework import Batch, Tensor
 from suite.frameworks.tensorflow.pair import BasePair
-from suite.frameworks.tensorflow.recurrent import NO_DROPOUT, Dropout
+from suite.frameworks.tensorflow.recurrent import NO_DROPOUT, Dropout, with_transposed
 from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import tensorflow_model as model
 from suite.workloads.gnmt.data import first_of_each_shape
@@ -35,7 +35,10 @@ class Pair(BasePair):
 
     def inference_weights(self) -> dict[str, Tensor]:
         """The weights in the compute type; on a CPU some of them also transposed."""
-        return self.cast() if self.framework.cuda else model.with_transposed(self.cast())
+        weights = self.cast()
+        if self.framework.cuda:
+            return weights
+        return with_transposed(weights, model.multiplied_in_steps(weights))
 
     def observe(self) -> None:
         """Note the type of one encoded token: a decoding step returns only token ids."""

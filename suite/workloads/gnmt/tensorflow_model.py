@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from suite.frameworks.tensorflow import recurrent as tensorflow_recurrent
-from suite.frameworks.tensorflow.recurrent import NO_DROPOUT, Dropout
+from suite.frameworks.tensorflow.recurrent import NO_DROPOUT, Dropout, project
 from suite.workloads.gnmt import spec
 
 Tensor = Any
@@ -42,21 +42,10 @@ def encode(weights: Weights, layers: int, source: Tensor, lengths: Tensor, drop:
     return outputs
 
 
-def project(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """[..., in] times the transposed weight ``name`` [out, in]."""
-    if f"{name}.transposed" in weights:
-        return tf.tensordot(inputs, weights[f"{name}.transposed"], axes=1)
-    return tf.tensordot(inputs, weights[name], axes=((-1,), (1,)))
-
-
-def with_transposed(weights: Weights) -> dict[str, Tensor]:
-    """``weights``, and transposed copies of those that each decoding step multiplies with few rows.
-
-    On a CPU a product that transposes its operand takes three times as long.
-    """
+def multiplied_in_steps(weights: Weights) -> list[str]:
+    """The names of the ``weights`` that each decoding step multiplies with few rows."""
     names = [name for name in weights if name.startswith("decoder.") and not name.endswith(".bias")]
-    names += ["attention.query", "classifier.weight"]
-    return dict(weights) | {f"{name}.transposed": tf.transpose(weights[name]) for name in names}
+    return [*names, "attention.query", "classifier.weight"]
 
 
 @dataclass

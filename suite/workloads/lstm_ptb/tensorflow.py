@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from suite.frameworks.base import Arrays
 from suite.frameworks.tensorflow.framework import Batch, Tensor
 from suite.frameworks.tensorflow.pair import BasePair
-from suite.frameworks.tensorflow.recurrent import NO_DROPOUT, Dropout, lstm
+from suite.frameworks.tensorflow.recurrent import NO_DROPOUT, Dropout, lstm, project, with_transposed
 from suite.workloads.lstm_ptb.data import windows
 
 Weights = dict[str, Tensor]
@@ -35,13 +35,7 @@ def run_layers(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout
 
 def classify(weights: Weights, hidden: Tensor) -> Tensor:
     """Logits [T, B, V]."""
-    steps, batch, width = hidden.shape
-    rows = tf.reshape(hidden, (steps * batch, width))
-    if "softmax.weight.transposed" in weights:
-        product = tf.matmul(rows, weights["softmax.weight.transposed"])
-    else:
-        product = tf.matmul(rows, weights["softmax.weight"], transpose_b=True)
-    return tf.reshape(tf.nn.bias_add(product, weights["softmax.bias"]), (steps, batch, -1))
+    return tf.nn.bias_add(project(weights, "softmax.weight", hidden), weights["softmax.bias"])
 
 
 class Pair(BasePair):
@@ -61,11 +55,9 @@ class Pair(BasePair):
         self._score_window = self.framework.make_fast(self._window)
 
     def inference_weights(self) -> Weights:
-        """The weights in the compute type; on a CPU the softmax's also transposed, not in every product."""
+        """The weights in the compute type; on a CPU the softmax's also transposed."""
         weights = self.cast()
-        if not self.framework.cuda:
-            weights["softmax.weight.transposed"] = tf.transpose(weights["softmax.weight"])
-        return weights
+        return weights if self.framework.cuda else with_transposed(weights, ["softmax.weight"])
 
     def _zero_state(self, batch: int) -> Tensor:
         return tf.zeros((self.dims.layers, 2, batch, self.dims.hidden), self.framework.compute_dtype)
