@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -283,6 +284,24 @@ def test_native_command_inherits_no_environment(monkeypatch: pytest.MonkeyPatch,
     assert command.environment["OMP_NUM_THREADS"] == "2"
     assert command.environment["OMP_WAIT_POLICY"] == "PASSIVE"
     assert command.environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+def test_worker_keeps_the_memory_of_freed_tensors(tmp_path: Path) -> None:
+    inputs = NativeInputs(Path(sys.executable), tmp_path, tmp_path / "cache", 1, "passive")
+    code = """if True:
+        import resource
+        def faults():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        bytearray(64 << 20)
+        before = faults()
+        for _ in range(4):
+            bytearray(64 << 20)
+        print(faults() - before)
+    """
+    argv = [sys.executable, "-c", code]
+    env = dict(native_command(inputs).environment)
+    found = subprocess.run(argv, env=env, check=True, capture_output=True, text=True, timeout=60)
+    assert int(found.stdout) < 4 * 1024  # each of the 4 has 16,384 pages, if they are new
 
 
 def test_variables_of_the_exchange_reach_every_worker_and_the_log(tmp_path: Path) -> None:
