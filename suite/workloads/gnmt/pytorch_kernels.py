@@ -1,8 +1,9 @@
 """Attention scores and loss of GNMT: plain PyTorch, and fast kernels that recompute to save memory.
 
-The fast kernels do the same arithmetic without storing large tensors: attention never stores [B, T, S, H],
-the loss stores the logits once and computes their gradient in one pass. They are custom autograd functions
-whose bodies ``torch.compile`` fuses. They never synchronise with the device, so a step can be captured.
+The fast kernels do the same arithmetic without storing large tensors: attention, in Triton
+(``pytorch_attention``), never stores [B, T, S, H], the loss stores the logits once and computes their gradient
+in one pass. The loss is a custom autograd function whose bodies ``torch.compile`` fuses. They never
+synchronise with the device, so a step can be captured.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ def plain_loss(logits: Tensor, targets: Tensor, counted: Tensor, smoothing: floa
 
 
 def fast_score(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    """As :func:`plain_score`; the backward pass recomputes the tanh."""
-    result: Tensor = _Score.apply(queries, keys, vector)  # type: ignore[no-untyped-call]
-    return result
+    """As :func:`plain_score`, in Triton's kernels."""
+    from suite.workloads.gnmt import pytorch_attention
+
+    return pytorch_attention.score(queries, keys, vector)
 
 
 def fast_loss(logits: Tensor, targets: Tensor, counted: Tensor, smoothing: float) -> Tensor:
@@ -53,58 +55,6 @@ def _any_length(tensor: Tensor, *axes: int) -> Tensor:
     """``tensor``, for a function compiled for any length of ``axes``: the five buckets share its code."""
     torch._dynamo.maybe_mark_dynamic(tensor, axes)
     return tensor
-
-
-def _tanh(queries: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
-    """The tanh of all sums [B, T, S, H] in ``dtype``, by the sigmoid: one fast exponential on a GPU."""
-    total = queries.transpose(0, 1)[:, :, None].to(dtype) + keys.transpose(0, 1)[:, None].to(dtype)
-    return 2.0 * torch.sigmoid(2.0 * total) - 1.0
-
-
-def _score_forward(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    return (_tanh(queries, keys, vector.dtype) * vector).sum(dim=3)
-
-
-# One function per gradient: compiled together they might share and therefore store [B, T, S, H].
-
-
-def _slope(queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor) -> Tensor:
-    joined = _tanh(queries, keys, vector.dtype)
-    return gradient[..., None] * (1.0 - joined * joined) * vector
-
-
-def _score_backward_queries(queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor) -> Tensor:
-    total = _slope(queries, keys, vector, gradient).sum(dim=2).to(queries.dtype)
-    return total.transpose(0, 1).contiguous()
-
-
-def _score_backward_keys(queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor) -> Tensor:
-    total = _slope(queries, keys, vector, gradient).sum(dim=1).to(keys.dtype)
-    return total.transpose(0, 1).contiguous()
-
-
-def _score_backward_vector(queries: Tensor, keys: Tensor, gradient: Tensor) -> Tensor:
-    return (gradient[..., None] * _tanh(queries, keys, gradient.dtype)).sum(dim=(0, 1, 2))
-
-
-class _Score(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-        ctx.save_for_backward(queries, keys, vector)
-        result: Tensor = _compiled(_score_forward)(_any_length(queries, 0), _any_length(keys, 0), vector)
-        return result
-
-    @staticmethod
-    @once_differentiable  # type: ignore[misc]
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        queries, keys, vector = ctx.saved_tensors
-        queries, keys = _any_length(queries, 0), _any_length(keys, 0)
-        gradient = _any_length(gradient.contiguous(), 1, 2)
-        return (
-            _compiled(_score_backward_queries)(queries, keys, vector, gradient),
-            _compiled(_score_backward_keys)(queries, keys, vector, gradient),
-            _compiled(_score_backward_vector)(queries, keys, gradient),
-        )
 
 
 def _loss_forward(
