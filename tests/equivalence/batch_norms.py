@@ -80,30 +80,68 @@ def drawn(shape: tuple[int, ...], dtype: Any) -> list[Any]:
 
 def of_operator() -> Iterator[dict[str, Any]]:
     """Every shape in fp64, in each layout of slopes, with a ReLU and without; and in half precision."""
-    import torch
-
     from suite.frameworks.pytorch.normalisation import normalise
 
-    layouts = (channels_last, slice_of_more, torch.Tensor.contiguous)
     for relu in (False, True):
 
         def ours(*inputs: Any, relu: bool = relu) -> Any:
             return normalise(*inputs, EPSILON, relu)
 
         def plain(x: Any, gamma: Any, beta: Any, relu: bool = relu) -> Any:
-            y, *statistics = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.0, EPSILON)
+            y, *statistics = normalised(x, gamma, beta)
             return y.relu() if relu else y, *statistics
 
-        for shape in SHAPES:
-            for layout in layouts:
-                name = f"fp64 {shape} {relu} {layout.__name__}"
-                yield both(name, ours, plain, drawn(shape, torch.float64), layout)
-        for dtype in (torch.float16, torch.bfloat16):
-            yield both(f"half {dtype} {relu}", ours, plain, drawn(SHAPES[1], dtype), channels_last)
+        yield from of_shapes(f"relu {relu}", ours, plain, drawn)
+
+
+def of_sum() -> Iterator[dict[str, Any]]:
+    """The same of the sum with a shortcut: of its output alone, and of the output and its copy."""
+    import torch
+
+    from suite.frameworks.pytorch.normalisation import normalise_and_add
+
+    def inputs(*described: Any) -> list[Any]:
+        x, gamma, beta = drawn(*described)
+        return [x, (gamma[:, None, None] * x.flip(0) / 30).to(x.dtype), gamma, beta]
+
+    for uses in (1, 2):
+
+        def ours(*inputs: Any, uses: int = uses) -> Any:
+            y, again, *statistics = normalise_and_add(*inputs, EPSILON)
+            return torch.cat((y, 2 * again), dim=1) if uses == 2 else y, *statistics
+
+        def plain(x: Any, shortcut: Any, gamma: Any, beta: Any, uses: int = uses) -> Any:
+            y, *statistics = normalised(x, gamma, beta)
+            y = (y + shortcut).relu()
+            return torch.cat((y, 2 * y), dim=1) if uses == 2 else y, *statistics
+
+        yield from of_shapes(f"sum {uses}", ours, plain, inputs)
+
+
+def normalised(x: Any, gamma: Any, beta: Any) -> list[Any]:
+    """Of PyTorch's operators: the normalised ``x``, mean, biased variance and scale."""
+    import torch
+
+    y, mean, scale = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.0, EPSILON)
+    return [y, mean, x.var((0, 2, 3), correction=0), scale]
+
+
+def of_shapes(
+    name: str, ours: Callable[..., Any], plain: Callable[..., Any], inputs: Callable[..., Any]
+) -> Iterator[dict[str, Any]]:
+    """The two functions of ``inputs(shape, type)``: every shape and layout of slopes in fp64, one in half."""
+    import torch
+
+    for shape in SHAPES:
+        for layout in (channels_last, slice_of_more, torch.Tensor.contiguous):
+            given = inputs(shape, torch.float64)
+            yield both(f"fp64 {name} {shape} {layout.__name__}", ours, plain, given, layout)
+    for dtype in (torch.float16, torch.bfloat16):
+        yield both(f"half {name} {dtype}", ours, plain, inputs(SHAPES[1], dtype), channels_last)
 
 
 def of_networks() -> Iterator[dict[str, Any]]:
-    """Layers of the suite in fp64 with the kernels and without: a residual block, a concatenation, a pool."""
+    """Layers of the suite in fp64 with the kernels and without: residual blocks, a concatenation, a pool."""
     import torch
     from torch._dynamo.backends.distributed import DDPOptimizer
     from torch._dynamo.backends.registry import lookup_backend
@@ -117,10 +155,12 @@ def of_networks() -> Iterator[dict[str, Any]]:
 
     relu = described.Relu()
     body = (*convolved("a", 5, 7), relu, *convolved("b", 7, 6))
+    same = (*convolved("f", 6, 4), relu, *convolved("g", 4, 6))
     branches = (*convolved("d", 6, 3), relu), (*convolved("e", 6, 4), relu)
     network = (
         *(*convolved("s", 3, 5), relu, described.MaxPool(2, 2)),
-        *(described.Residual(body, convolved("c", 5, 6)), described.Concat(branches), relu),
+        *(described.Residual(body, convolved("c", 5, 6)), described.Residual(same, ())),
+        *(described.Concat(branches), relu),
     )
     names = [p.name for p in described.parameters(network)]
     generator = torch.Generator().manual_seed(2)
@@ -146,6 +186,7 @@ def of_networks() -> Iterator[dict[str, Any]]:
         def ours(*inputs: Any, function: Callable[..., Any] = function) -> tuple[Any, ...]:
             with (
                 mock.patch.object(layers, "normalise", normalisation.normalise, create=True),
+                mock.patch.object(layers, "normalise_and_add", normalisation.normalise_and_add, create=True),
                 mock.patch.object(layers, "_by_kernels", always),
             ):
                 return tuple(function(*inputs))
@@ -161,7 +202,7 @@ def main(file: str, packages: str) -> None:
 
     found: dict[str, Any] = {}
     with mock.patch.object(normalisation_kernels, "PROGRAMS", PROGRAMS):
-        for arrays in (*of_operator(), *of_networks()):
+        for arrays in (*of_operator(), *of_sum(), *of_networks()):
             found |= arrays
     np.savez(file, **found)
 

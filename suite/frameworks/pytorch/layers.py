@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from suite.common import folding, layers
 from suite.frameworks.pytorch.pooling import max_pool
 
 if torch.version.cuda:
-    from suite.frameworks.pytorch.normalisation import normalise
+    from suite.frameworks.pytorch.normalisation import normalise, normalise_and_add
 
 ALIGNMENT = 8  # channels of half-precision convolutions on tensor cores are multiples of this
 # Elements of a normalisation's input from which its kernels take its sums: their launches cost more on fewer.
@@ -63,6 +63,7 @@ def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: torch.dtype) -> T
 def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
     """The output of ``network`` for the images ``x``."""
     ordered = list(_pooled_first(network))
+    again = x  # x for the second of two uses: see normalise_and_add
     done = 0  # an index, as torch.compile cannot trace the truth of a list that becomes empty (PyTorch 2.11)
     while done < len(ordered):
         layer = ordered[done]
@@ -71,8 +72,12 @@ def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
         if isinstance(layer, layers.BatchNorm) and _by_kernels(x, run):
             x = _norm_by_kernels(layer, x, run, relu)
             done += relu
+        elif isinstance(layer, layers.Residual):
+            x, again = _residual(layer, x, again, run)
+            continue
         else:
             x = _LAYERS[type(layer)](layer, x, run)
+        again = x
     return x
 
 
@@ -146,13 +151,13 @@ def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
         return F.batch_norm(x, mean, variance, gamma, beta, training=False, eps=epsilon)
     # F.batch_norm updates with the unbiased variance; this returns mean and 1 / sqrt(variance + epsilon).
     output, mean, inverse = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.0, epsilon)
-    _observe(layer, run, mean, inverse)
+    _observe(layer, run, mean, (inverse.detach().pow(-2) - epsilon).clamp(min=0))
     return output
 
 
-def _observe(layer: layers.BatchNorm, run: Pass, mean: Tensor, inverse: Tensor) -> None:
+def _observe(layer: layers.BatchNorm, run: Pass, mean: Tensor, variance: Tensor) -> None:
     run.seen[f"{layer.name}.mean"] = mean.detach()
-    run.seen[f"{layer.name}.variance"] = (inverse.detach().pow(-2) - float(layer.epsilon)).clamp(min=0)
+    run.seen[f"{layer.name}.variance"] = variance.detach()
 
 
 def _by_kernels(x: Tensor, run: Pass) -> bool:
@@ -163,8 +168,8 @@ def _by_kernels(x: Tensor, run: Pass) -> bool:
 
 def _norm_by_kernels(layer: layers.BatchNorm, x: Tensor, run: Pass, relu: bool) -> Tensor:
     gamma, beta = run.weights[f"{layer.name}.gamma"], run.weights[f"{layer.name}.beta"]
-    output, mean, inverse = normalise(x, gamma, beta, float(layer.epsilon), relu)
-    _observe(layer, run, mean, inverse)
+    output, mean, variance, _ = normalise(x, gamma, beta, float(layer.epsilon), relu)
+    _observe(layer, run, mean, variance)
     return output
 
 
@@ -180,8 +185,20 @@ def _concat(layer: Any, x: Tensor, run: Pass) -> Tensor:
     return torch.cat([compute(branch, x, run) for branch in layer.branches], dim=1)
 
 
-def _residual(layer: Any, x: Tensor, run: Pass) -> Tensor:
-    return F.relu(compute(layer.body, x, run) + compute(layer.shortcut, x, run))
+def _residual(layer: layers.Residual, x: Tensor, again: Tensor, run: Pass) -> tuple[Tensor, Tensor]:
+    """The output of a block for ``x``, which ``again`` equals, and the same for a second use."""
+    *inner, last = layer.body
+    body = compute(inner, x, run)
+    if not (isinstance(last, layers.BatchNorm) and _by_kernels(body, run)):
+        y = F.relu(compute((last,), body, run) + compute(layer.shortcut, again, run))
+        return y, y
+    aside = replace(run, seen={})  # the statistics of the body come before those of the shortcut
+    shortcut = compute(layer.shortcut, again, aside)
+    gamma, beta = run.weights[f"{last.name}.gamma"], run.weights[f"{last.name}.beta"]
+    y, more, mean, variance, _ = normalise_and_add(body, shortcut, gamma, beta, float(last.epsilon))
+    _observe(last, run, mean, variance)
+    run.seen.update(aside.seen)
+    return y, more
 
 
 _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
@@ -195,7 +212,6 @@ _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
     layers.Flatten: lambda layer, x, run: x.flatten(1),
     layers.Dropout: lambda layer, x, run: run.dropout(layer.name, x) if run.dropout else x,
     layers.Concat: _concat,
-    layers.Residual: _residual,
 }
 
 

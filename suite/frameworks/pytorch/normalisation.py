@@ -17,18 +17,22 @@ from torch import Tensor
 
 
 @torch.library.custom_op("suite::batch_moments", mutates_args=())
-def _moments(x: Tensor, like: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Mean and 1 / sqrt(variance + epsilon) of each channel of ``x`` [N, C, H, W], in ``like``'s type."""
+def _moments(x: Tensor, like: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, 1 / sqrt(variance + epsilon) and biased variance of the channels of ``x`` [N, C, H, W].
+
+    They have the type of ``like``.
+    """
     from suite.frameworks.pytorch import normalisation_kernels
 
-    mean, inverse = _empty_moments(x, like, epsilon)
-    normalisation_kernels.moments(_rows(x), mean, inverse, epsilon)
-    return mean, inverse
+    written = _empty_moments(x, like, epsilon)
+    normalisation_kernels.moments(_rows(x), written, epsilon)
+    return written
 
 
 @_moments.register_fake
-def _empty_moments(x: Tensor, like: Tensor, _: float) -> tuple[Tensor, Tensor]:
-    return like.new_empty(x.shape[1]), like.new_empty(x.shape[1])
+def _empty_moments(x: Tensor, like: Tensor, _: float) -> tuple[Tensor, Tensor, Tensor]:
+    channels = x.shape[1]
+    return like.new_empty(channels), like.new_empty(channels), like.new_empty(channels)
 
 
 @torch.library.custom_op("suite::batch_norm_gradients", mutates_args=())
@@ -50,6 +54,34 @@ def _empty_gradients(_slopes: Tensor, _x: Tensor, mean: Tensor, *_: Tensor | boo
     return torch.empty_like(mean), torch.empty_like(mean)
 
 
+@torch.library.custom_op("suite::batch_norm_gradients_of_sum", mutates_args=())
+def _gradients_of_sum(
+    slopes: Tensor, others: Tensor | None, y: Tensor, x: Tensor, mean: Tensor, inverse: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient behind the ReLU of y = max(normalised x + shortcut, 0), and those of gamma and beta.
+
+    The gradient of ``y`` is ``slopes``, plus ``others`` if given.
+    """
+    from suite.frameworks.pytorch import normalisation_kernels
+
+    behind, *written = _empty_gradients_of_sum(slopes, others, y, x, mean, inverse)
+    more = None if others is None else _rows(others)
+    normalisation_kernels.gradients_of_sum(
+        (_rows(slopes), more), _rows(y), _rows(x), (mean, inverse), _rows(behind), (written[0], written[1])
+    )
+    return behind, written[0], written[1]
+
+
+@_gradients_of_sum.register_fake
+def _empty_gradients_of_sum(
+    _slopes: Tensor, _others: Tensor | None, y: Tensor, _x: Tensor, mean: Tensor, _inverse: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    count, channels, height, width = y.shape
+    # In the channels-last layout whatever that of y is: the kernel writes rows without gaps.
+    behind = y.new_empty(count, height, width, channels).permute(0, 3, 1, 2)
+    return behind, torch.empty_like(mean), torch.empty_like(mean)
+
+
 def _rows(x: Tensor) -> Tensor:
     """``x`` [N, C, H, W] as [N * H * W, C] with adjacent channels: a view, also of a part of the channels."""
     try:
@@ -63,35 +95,85 @@ def _spread(channels: Tensor) -> Tensor:
     return channels[:, None, None]
 
 
+def _normalised(x: Tensor, mean: Tensor, inverse: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    return (x.to(gamma.dtype) - _spread(mean)) * _spread(inverse * gamma) + _spread(beta)
+
+
+def _gradient_of_x(
+    wide: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gamma: Tensor, sums: tuple[Tensor, Tensor]
+) -> Tensor:
+    """From the gradient ``wide`` of the normalised ``x``, and ``sums``, the gradients of gamma and beta."""
+    of_gamma, of_beta = sums
+    count = x.numel() // x.shape[1]
+    apart = x.to(gamma.dtype) - _spread(mean)
+    within = _spread(of_beta / count) + apart * _spread(inverse * of_gamma / count)
+    return (_spread(inverse * gamma) * (wide - within)).to(x.dtype)
+
+
 @torch.library.triton_op("suite::batch_norm", mutates_args=())
 def normalise(
     x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, relu: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """``x`` [N, C, H, W] normalised by its own statistics, the mean, and 1 / sqrt(variance + epsilon).
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``x`` [N, C, H, W] normalised by its own statistics: the mean, the biased variance; last its scale.
 
-    With ``relu`` the first is max(normalised, 0). It computes in the type of ``gamma`` and ``beta`` [C]. Only
-    the first has a gradient. The compiler sees what is within: a ``triton_op``, although it needs no kernel.
+    With ``relu`` the first is max(normalised, 0). The scale is 1 / sqrt(variance + epsilon). It computes in
+    the type of ``gamma`` and ``beta`` [C]. Only the first has a gradient. The compiler sees what is within: a
+    ``triton_op``, although it needs no kernel.
     """
-    mean, inverse = _moments(x, gamma, epsilon)
-    y = (x.to(gamma.dtype) - _spread(mean)) * _spread(inverse * gamma) + _spread(beta)
-    return (y.relu() if relu else y).to(x.dtype), mean, inverse
+    mean, inverse, variance = _moments(x, gamma, epsilon)
+    y = _normalised(x, mean, inverse, gamma, beta)
+    return (y.relu() if relu else y).to(x.dtype), mean, variance, inverse
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     x, gamma, beta, _, ctx.relu = inputs
-    ctx.save_for_backward(x, gamma, beta, *output[1:])
+    _, mean, _, inverse = output
+    ctx.save_for_backward(x, gamma, beta, mean, inverse)
 
 
 def _differentiate(ctx: Any, slopes: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, None, None]:
     x, gamma, beta, mean, inverse = ctx.saved_tensors
-    of_gamma, of_beta = _gradients(slopes, x, mean, inverse, gamma, beta, ctx.relu)
-    apart, scale = x.to(gamma.dtype) - _spread(mean), inverse * gamma
+    sums = _gradients(slopes, x, mean, inverse, gamma, beta, ctx.relu)
     wide = slopes.to(gamma.dtype)
     if ctx.relu:  # as in the kernel
-        wide = torch.where(apart * _spread(scale) + _spread(beta) <= 0, 0, wide)
-    count = x.numel() // x.shape[1]
-    within = _spread(of_beta / count) + apart * _spread(inverse * of_gamma / count)
-    return (_spread(scale) * (wide - within)).to(x.dtype), of_gamma, of_beta, None, None
+        wide = torch.where(_normalised(x, mean, inverse, gamma, beta) <= 0, 0, wide)
+    return _gradient_of_x(wide, x, mean, inverse, gamma, sums), *sums, None, None
 
 
 normalise.register_autograd(_differentiate, setup_context=_keep)
+
+
+@torch.library.triton_op("suite::batch_norm_and_add", mutates_args=())
+def normalise_and_add(
+    x: Tensor, shortcut: Tensor, gamma: Tensor, beta: Tensor, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The output max(normalised x + shortcut, 0), a copy of it; mean, variance and scale of ``x``.
+
+    As :func:`normalise`, but the first two have gradients. Of two uses of the output, one should take it and
+    the other the copy: then the kernel of the sums adds their gradients, which for autograd is one more pass.
+    The compiler finds that nothing needs the copy and makes none.
+    """
+    mean, inverse, variance = _moments(x, gamma, epsilon)
+    total = _normalised(x, mean, inverse, gamma, beta) + shortcut.to(gamma.dtype)
+    y = total.relu().to(x.dtype)
+    return y, y.clone(), mean, variance, inverse
+
+
+def _keep_sum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, shortcut, gamma, _, _ = inputs
+    y, _, mean, _, inverse = output
+    ctx.save_for_backward(x, y, gamma, mean, inverse)
+    ctx.of_shortcut = shortcut.dtype
+    ctx.set_materialize_grads(False)  # None where nothing uses the output or the copy
+
+
+def _differentiate_sum(ctx: Any, *slopes: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+    x, y, gamma, mean, inverse = ctx.saved_tensors
+    # A mean's gradient has another layout; here the compiler changes that in the kernel that makes it.
+    one, *other = [s.contiguous(memory_format=torch.channels_last) for s in slopes[:2] if s is not None]
+    behind, *sums = _gradients_of_sum(one, other[0] if other else None, y, x, mean, inverse)
+    of_x = _gradient_of_x(behind.to(gamma.dtype), x, mean, inverse, gamma, (sums[0], sums[1]))
+    return of_x, behind.to(ctx.of_shortcut), sums[0], sums[1], None
+
+
+normalise_and_add.register_autograd(_differentiate_sum, setup_context=_keep_sum)

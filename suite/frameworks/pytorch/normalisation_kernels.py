@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 CHANNELS = 64  # of a program, at most: two bytes each fill a cache line
-MOMENTS, GRADIENTS = 4096, 2048  # rows x channels that a program loads at a time
+MOMENTS, GRADIENTS, OF_SUM = 4096, 2048, 2048  # rows x channels that a program loads at a time
 PROGRAMS = 528  # at most: four for each multiprocessor of an H100 or H200
 WARPS = 8
 FEW = 16  # channels of a program of the second launch
@@ -81,6 +81,41 @@ def _products(  # type: ignore[no-untyped-def]
     tl.store(target + tl.num_programs(0) * channels, tl.sum(second, 0)[None, :], mask=inside)
 
 
+@triton.jit(do_not_specialize=["rows", "turns"])
+def _products_of_sum(  # type: ignore[no-untyped-def]
+    slopes, others, y, x, mean, behind, found, rows, turns, channels, line, y_line, slope_line, other_line,
+    wide: tl.constexpr, high: tl.constexpr, deep: tl.constexpr
+):  # fmt: skip
+    """The same sums as of :func:`_products`, where y = max(normalised x + something, 0) is known.
+
+    Also writes the slopes behind the ReLU, whose sums these are, to ``behind`` [rows, channels]: those of
+    ``slopes``, plus those of ``others`` unless it is None, and 0 where y is not positive.
+    """
+    channel = tl.program_id(1) * deep + tl.arange(0, deep)[None, :]
+    inside = channel < channels
+    middle = tl.load(mean + channel, mask=inside, other=0)
+    first = tl.zeros((high, deep), wide)
+    second = tl.zeros((high, deep), wide)
+    turn = 0
+    while turn < turns:
+        row = (turn * tl.num_programs(0) + tl.program_id(0)) * high + tl.arange(0, high)[:, None]
+        present = (row < rows) & inside
+        at = row.to(tl.int64)
+        slope = tl.load(slopes + at * slope_line + channel, mask=present, other=0).to(wide)
+        if others is not None:
+            slope += tl.load(others + at * other_line + channel, mask=present, other=0).to(wide)
+        output = tl.load(y + at * y_line + channel, mask=present, other=0).to(wide)
+        apart = tl.load(x + at * line + channel, mask=present, other=0).to(wide) - middle
+        slope = tl.where(output <= 0, 0, slope)  # NaN passes, as in F.relu
+        tl.store(behind + at * channels + channel, slope.to(behind.dtype.element_ty), mask=present)
+        first += slope
+        second += slope * apart
+        turn += 1
+    target = found + tl.program_id(0) * channels + channel
+    tl.store(target, tl.sum(first, 0)[None, :], mask=inside)
+    tl.store(target + tl.num_programs(0) * channels, tl.sum(second, 0)[None, :], mask=inside)
+
+
 @triton.jit
 def _total(found, channel, channels, programs, wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr):  # type: ignore[no-untyped-def]
     """The sum of ``found`` [programs, channels] over the programs."""
@@ -96,19 +131,20 @@ def _total(found, channel, channels, programs, wide: tl.constexpr, high: tl.cons
 
 @triton.jit(do_not_specialize=["programs", "rows"])
 def _moments(  # type: ignore[no-untyped-def]
-    found, x, mean, inverse, programs, rows, channels, epsilon: tl.constexpr,
+    found, x, mean, inverse, variance, programs, rows, channels, epsilon: tl.constexpr,
     wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr
 ):  # fmt: skip
-    """Mean and 1 / sqrt(variance + epsilon) from what :func:`_deviations` found."""
+    """Mean, 1 / sqrt(variance + epsilon) and variance from what :func:`_deviations` found."""
     channel = tl.program_id(0) * few + tl.arange(0, few)
     inside = channel < channels
     count = rows.to(wide)
     first = _total(found, channel, channels, programs, wide, high, few) / count
     second = _total(found + programs * channels, channel, channels, programs, wide, high, few) / count
-    variance = tl.maximum(second - first * first, 0, propagate_nan=tl.PropagateNan.ALL)
+    spread = tl.maximum(second - first * first, 0, propagate_nan=tl.PropagateNan.ALL)
     shift = tl.load(x + channel, mask=inside, other=0).to(wide)
     tl.store(mean + channel, shift + first, mask=inside)
-    tl.store(inverse + channel, 1 / tl.sqrt(variance + epsilon), mask=inside)
+    tl.store(inverse + channel, 1 / tl.sqrt(spread + epsilon), mask=inside)
+    tl.store(variance + channel, spread, mask=inside)
 
 
 @triton.jit(do_not_specialize=["programs"])
@@ -116,7 +152,7 @@ def _gradients(  # type: ignore[no-untyped-def]
     found, inverse, of_gamma, of_beta, programs, channels,
     wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr
 ):  # fmt: skip
-    """The gradients of gamma and beta from what :func:`_products` found."""
+    """The gradients of gamma and beta from what :func:`_products` or :func:`_products_of_sum` found."""
     channel = tl.program_id(0) * few + tl.arange(0, few)
     inside = channel < channels
     first = _total(found, channel, channels, programs, wide, high, few)
@@ -154,18 +190,17 @@ def _plan(x: Tensor, like: Tensor, elements: int) -> _Plan:
     return _Plan((programs, groups), turns, sizes | common, (-(-channels // FEW),), last | common)
 
 
-def moments(x: Tensor, mean: Tensor, inverse: Tensor, epsilon: float) -> None:
-    """Write the mean and 1 / sqrt(biased variance + epsilon) of each column of ``x`` [rows, channels].
+def moments(x: Tensor, written: tuple[Tensor, Tensor, Tensor], epsilon: float) -> None:
+    """Write the mean, 1 / sqrt(variance + epsilon) and biased variance of each column of ``x``.
 
-    ``mean`` and ``inverse`` [channels] are float64 for float64, else float32. Columns of ``x`` are adjacent.
+    ``x`` is [rows, channels], with adjacent columns; ``written``, each [channels], are float64 for float64,
+    else float32.
     """
     rows, channels = x.shape
-    plan = _plan(x, mean, MOMENTS)
-    found = plan.found(mean)
+    plan = _plan(x, written[0], MOMENTS)
+    found = plan.found(written[0])
     _deviations[plan.grid](x, found, rows, plan.turns, channels, x.stride(0), **plan.sizes)
-    _moments[plan.last_grid](
-        found, x, mean, inverse, plan.grid[0], rows, channels, epsilon, **plan.last_sizes
-    )
+    _moments[plan.last_grid](found, x, *written, plan.grid[0], rows, channels, epsilon, **plan.last_sizes)
 
 
 def gradients(
@@ -184,4 +219,24 @@ def gradients(
         slopes, x, *statistics, *scales, found, rows, plan.turns, channels, x.stride(0), slopes.stride(0),
         relu, **plan.sizes
     )  # fmt: skip
+    _gradients[plan.last_grid](found, statistics[1], *written, plan.grid[0], channels, **plan.last_sizes)
+
+
+def gradients_of_sum(
+    slopes: tuple[Tensor, Tensor | None], y: Tensor, x: Tensor, statistics: tuple[Tensor, Tensor],
+    behind: Tensor, written: tuple[Tensor, Tensor],
+) -> None:  # fmt: skip
+    """The gradients of y = max(normalised x + something, 0), all of [rows, channels] with adjacent columns.
+
+    ``slopes``: the gradient of y, or two whose sum is. Write that of the sum within to ``behind``, without
+    gaps between its rows, and those of gamma and beta to ``written``. ``statistics``: of :func:`moments`.
+    """
+    rows, channels = x.shape
+    plan = _plan(x, statistics[0], OF_SUM)
+    found = plan.found(statistics[0])
+    one, other = slopes
+    lines = x.stride(0), y.stride(0), one.stride(0), 0 if other is None else other.stride(0)
+    _products_of_sum[plan.grid](
+        one, other, y, x, statistics[0], behind, found, rows, plan.turns, channels, *lines, **plan.sizes
+    )
     _gradients[plan.last_grid](found, statistics[1], *written, plan.grid[0], channels, **plan.last_sizes)

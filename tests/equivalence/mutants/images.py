@@ -22,7 +22,7 @@ from suite.frameworks.pytorch import optimisers
 from suite.frameworks.pytorch import pair as base
 from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
-_LAYERS = dict(computed._LAYERS)
+_LAYERS, _residual = dict(computed._LAYERS), computed._residual
 _specification, _pixels = workloads.specification, computed.pixels
 _differentiate = base.BasePair.differentiate_and_exchange
 _fold, _clip = folding.fold, optimisers.clip_by_global_norm
@@ -127,10 +127,11 @@ def _without_padding(layer: Any, x: Any, run: Any) -> Any:
     return F.avg_pool2d(x, layer.kernel, layer.stride, layer.padding, count_include_pad=False)
 
 
-def _no_shortcut(layer: Any, x: Any, run: Any) -> Any:
+def _no_shortcut(layer: Any, x: Any, again: Any, run: Any) -> Any:
     if layer.body[0].name != "stage2.1.0.conv":
-        return _LAYERS[layers.Residual](layer, x, run)
-    return F.relu(computed.compute(layer.body, x, run))
+        return _residual(layer, x, again, run)
+    y = F.relu(computed.compute(layer.body, x, run))
+    return y, y
 
 
 def _no_last_branch(layer: Any, x: Any, run: Any) -> Any:
@@ -205,7 +206,7 @@ _OF: dict[type, dict[str, Mutant]] = {
         "folded-without-epsilon": patch(folding, "fold", _fold_without_epsilon),
     },
     layers.Residual: {
-        "residual-removed": layer_mutant(layers.Residual, _no_shortcut),
+        "residual-removed": patch(computed, "_residual", _no_shortcut),
         "stride-on-the-first": network_mutant(_stride_on_the_first),
     },
     layers.Concat: {"branch-removed": layer_mutant(layers.Concat, _no_last_branch)},
