@@ -156,11 +156,12 @@ def of_networks() -> Iterator[dict[str, Any]]:
     relu = described.Relu()
     body = (*convolved("a", 5, 7), relu, *convolved("b", 7, 6))
     same = (*convolved("f", 6, 4), relu, *convolved("g", 4, 6))
+    third = (*convolved("h", 6, 2), relu, *convolved("i", 2, 6))
     branches = (*convolved("d", 6, 3), relu), (*convolved("e", 6, 4), relu)
     network = (
         *(*convolved("s", 3, 5), relu, described.MaxPool(2, 2)),
         *(described.Residual(body, convolved("c", 5, 6)), described.Residual(same, ())),
-        *(described.Concat(branches), relu),
+        *(described.Residual(third, ()), described.Concat(branches), relu),
     )
     names = [p.name for p in described.parameters(network)]
     generator = torch.Generator().manual_seed(2)

@@ -63,7 +63,7 @@ def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: torch.dtype) -> T
 def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
     """The output of ``network`` for the images ``x``."""
     ordered = list(_pooled_first(network))
-    again = x  # x for the second of two uses: see normalise_and_add
+    again = x  # for the second of two uses of x: see normalise_and_add
     done = 0  # an index, as torch.compile cannot trace the truth of a list that becomes empty (PyTorch 2.11)
     while done < len(ordered):
         layer = ordered[done]
@@ -73,7 +73,8 @@ def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
             x = _norm_by_kernels(layer, x, run, relu)
             done += relu
         elif isinstance(layer, layers.Residual):
-            x, again = _residual(layer, x, again, run)
+            twice = done < len(ordered) and isinstance(ordered[done], layers.Residual)
+            x, again = _residual(layer, x, again, run, twice)
             continue
         else:
             x = _LAYERS[type(layer)](layer, x, run)
@@ -185,20 +186,25 @@ def _concat(layer: Any, x: Tensor, run: Pass) -> Tensor:
     return torch.cat([compute(branch, x, run) for branch in layer.branches], dim=1)
 
 
-def _residual(layer: layers.Residual, x: Tensor, again: Tensor, run: Pass) -> tuple[Tensor, Tensor]:
-    """The output of a block for ``x``, which ``again`` equals, and the same for a second use."""
+def _residual(
+    layer: layers.Residual, x: Tensor, again: Tensor, run: Pass, twice: bool
+) -> tuple[Tensor, Tensor]:
+    """The output of a block for ``x``, which ``again`` equals, and the same for a second use.
+
+    ``twice``: it has two uses. With one, of a mean, the compiler need not store it, as an operator would.
+    """
     *inner, last = layer.body
     body = compute(inner, x, run)
-    if not (isinstance(last, layers.BatchNorm) and _by_kernels(body, run)):
+    if not (twice and isinstance(last, layers.BatchNorm) and _by_kernels(body, run)):
         y = F.relu(compute((last,), body, run) + compute(layer.shortcut, again, run))
         return y, y
     aside = replace(run, seen={})  # the statistics of the body come before those of the shortcut
     shortcut = compute(layer.shortcut, again, aside)
     gamma, beta = run.weights[f"{last.name}.gamma"], run.weights[f"{last.name}.beta"]
-    y, more, mean, variance, _ = normalise_and_add(body, shortcut, gamma, beta, float(last.epsilon))
+    y, copy, mean, variance, _ = normalise_and_add(body, shortcut, gamma, beta, float(last.epsilon))
     _observe(last, run, mean, variance)
     run.seen.update(aside.seen)
-    return y, more
+    return y, copy
 
 
 _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {

@@ -56,25 +56,25 @@ def _empty_gradients(_slopes: Tensor, _x: Tensor, mean: Tensor, *_: Tensor | boo
 
 @torch.library.custom_op("suite::batch_norm_gradients_of_sum", mutates_args=())
 def _gradients_of_sum(
-    slopes: Tensor, others: Tensor | None, y: Tensor, x: Tensor, mean: Tensor, inverse: Tensor
+    slopes: Tensor, others: Tensor, y: Tensor, x: Tensor, mean: Tensor, inverse: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient behind the ReLU of y = max(normalised x + shortcut, 0), and those of gamma and beta.
 
-    The gradient of ``y`` is ``slopes``, plus ``others`` if given.
+    The gradient of ``y`` is ``slopes + others``.
     """
     from suite.frameworks.pytorch import normalisation_kernels
 
     behind, *written = _empty_gradients_of_sum(slopes, others, y, x, mean, inverse)
-    more = None if others is None else _rows(others)
+    both = _rows(slopes), _rows(others)
     normalisation_kernels.gradients_of_sum(
-        (_rows(slopes), more), _rows(y), _rows(x), (mean, inverse), _rows(behind), (written[0], written[1])
+        both, _rows(y), _rows(x), (mean, inverse), _rows(behind), (written[0], written[1])
     )
     return behind, written[0], written[1]
 
 
 @_gradients_of_sum.register_fake
 def _empty_gradients_of_sum(
-    _slopes: Tensor, _others: Tensor | None, y: Tensor, _x: Tensor, mean: Tensor, _inverse: Tensor
+    _slopes: Tensor, _others: Tensor, y: Tensor, _x: Tensor, mean: Tensor, _inverse: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     count, channels, height, width = y.shape
     # In the channels-last layout whatever that of y is: the kernel writes rows without gaps.
@@ -149,8 +149,8 @@ def normalise_and_add(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The output max(normalised x + shortcut, 0), a copy of it; mean, variance and scale of ``x``.
 
-    As :func:`normalise`, but the first two have gradients. Of two uses of the output, one should take it and
-    the other the copy: then the kernel of the sums adds their gradients, which for autograd is one more pass.
+    As :func:`normalise`, but the first two have gradients. It is for an output of two uses, of which one
+    takes the copy: then the kernel of the sums adds the two gradients, which for autograd is one more pass.
     The compiler finds that nothing needs the copy and makes none.
     """
     mean, inverse, variance = _moments(x, gamma, epsilon)
@@ -164,14 +164,16 @@ def _keep_sum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
     y, _, mean, _, inverse = output
     ctx.save_for_backward(x, y, gamma, mean, inverse)
     ctx.of_shortcut = shortcut.dtype
-    ctx.set_materialize_grads(False)  # None where nothing uses the output or the copy
 
 
-def _differentiate_sum(ctx: Any, *slopes: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+def _differentiate_sum(
+    ctx: Any, slopes: Tensor, others: Tensor, *_: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
     x, y, gamma, mean, inverse = ctx.saved_tensors
-    # A mean's gradient has another layout; here the compiler changes that in the kernel that makes it.
-    one, *other = [s.contiguous(memory_format=torch.channels_last) for s in slopes[:2] if s is not None]
-    behind, *sums = _gradients_of_sum(one, other[0] if other else None, y, x, mean, inverse)
+    # Where a layout must change, the compiler does it in the kernel that makes the slopes.
+    slopes = slopes.contiguous(memory_format=torch.channels_last)
+    others = others.contiguous(memory_format=torch.channels_last)
+    behind, *sums = _gradients_of_sum(slopes, others, y, x, mean, inverse)
     of_x = _gradient_of_x(behind.to(gamma.dtype), x, mean, inverse, gamma, (sums[0], sums[1]))
     return of_x, behind.to(ctx.of_shortcut), sums[0], sums[1], None
 

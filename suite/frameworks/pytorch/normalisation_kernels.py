@@ -89,7 +89,7 @@ def _products_of_sum(  # type: ignore[no-untyped-def]
     """The same sums as of :func:`_products`, where y = max(normalised x + something, 0) is known.
 
     Also writes the slopes behind the ReLU, whose sums these are, to ``behind`` [rows, channels]: those of
-    ``slopes``, plus those of ``others`` unless it is None, and 0 where y is not positive.
+    ``slopes`` plus those of ``others``, and 0 where y is not positive.
     """
     channel = tl.program_id(1) * deep + tl.arange(0, deep)[None, :]
     inside = channel < channels
@@ -102,8 +102,7 @@ def _products_of_sum(  # type: ignore[no-untyped-def]
         present = (row < rows) & inside
         at = row.to(tl.int64)
         slope = tl.load(slopes + at * slope_line + channel, mask=present, other=0).to(wide)
-        if others is not None:
-            slope += tl.load(others + at * other_line + channel, mask=present, other=0).to(wide)
+        slope += tl.load(others + at * other_line + channel, mask=present, other=0).to(wide)
         output = tl.load(y + at * y_line + channel, mask=present, other=0).to(wide)
         apart = tl.load(x + at * line + channel, mask=present, other=0).to(wide) - middle
         slope = tl.where(output <= 0, 0, slope)  # NaN passes, as in F.relu
@@ -223,20 +222,19 @@ def gradients(
 
 
 def gradients_of_sum(
-    slopes: tuple[Tensor, Tensor | None], y: Tensor, x: Tensor, statistics: tuple[Tensor, Tensor],
+    slopes: tuple[Tensor, Tensor], y: Tensor, x: Tensor, statistics: tuple[Tensor, Tensor],
     behind: Tensor, written: tuple[Tensor, Tensor],
 ) -> None:  # fmt: skip
     """The gradients of y = max(normalised x + something, 0), all of [rows, channels] with adjacent columns.
 
-    ``slopes``: the gradient of y, or two whose sum is. Write that of the sum within to ``behind``, without
+    The gradient of y is the sum of the two ``slopes``. Write that of the sum within to ``behind``, without
     gaps between its rows, and those of gamma and beta to ``written``. ``statistics``: of :func:`moments`.
     """
     rows, channels = x.shape
     plan = _plan(x, statistics[0], OF_SUM)
     found = plan.found(statistics[0])
-    one, other = slopes
-    lines = x.stride(0), y.stride(0), one.stride(0), 0 if other is None else other.stride(0)
+    lines = x.stride(0), y.stride(0), slopes[0].stride(0), slopes[1].stride(0)
     _products_of_sum[plan.grid](
-        one, other, y, x, statistics[0], behind, found, rows, plan.turns, channels, *lines, **plan.sizes
+        *slopes, y, x, statistics[0], behind, found, rows, plan.turns, channels, *lines, **plan.sizes
     )
     _gradients[plan.last_grid](found, statistics[1], *written, plan.grid[0], channels, **plan.last_sizes)
