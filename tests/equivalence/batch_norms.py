@@ -118,11 +118,33 @@ def of_sum() -> Iterator[dict[str, Any]]:
         yield from of_shapes(f"sum {uses}", ours, plain, inputs)
 
 
-def normalised(x: Any, gamma: Any, beta: Any) -> list[Any]:
+def of_both() -> Iterator[dict[str, Any]]:
+    """The same of the sum with a normalised shortcut."""
+    import torch
+
+    from suite.frameworks.pytorch.normalisation import normalise_both_and_add
+
+    def inputs(*described: Any) -> list[Any]:
+        x, gamma, beta = drawn(*described)
+        return [x, x.flip(0, 2) / 2 + 1, gamma, beta, beta + 1, gamma / 2]
+
+    def ours(x: Any, x2: Any, gamma: Any, beta: Any, *scales: Any) -> Any:
+        y, again, *found = normalise_both_and_add(x, gamma, beta, EPSILON, x2, *scales, 0.5)
+        return torch.cat((y, 2 * again), dim=1), *found
+
+    def plain(x: Any, x2: Any, gamma: Any, beta: Any, gamma2: Any, beta2: Any) -> Any:
+        (y, *found), (z, *others) = normalised(x, gamma, beta), normalised(x2, gamma2, beta2, 0.5)
+        y = (y + z).relu()
+        return torch.cat((y, 2 * y), dim=1), *found, *others
+
+    yield from of_shapes("both", ours, plain, inputs)
+
+
+def normalised(x: Any, gamma: Any, beta: Any, epsilon: float = EPSILON) -> list[Any]:
     """Of PyTorch's operators: the normalised ``x``, mean, biased variance and scale."""
     import torch
 
-    y, mean, scale = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.0, EPSILON)
+    y, mean, scale = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.0, epsilon)
     return [y, mean, x.var((0, 2, 3), correction=0), scale]
 
 
@@ -174,6 +196,10 @@ def of_networks() -> Iterator[dict[str, Any]]:
         run = layers.Pass(dict(zip(names, weights, strict=True)))
         return layers.compute(network, x, run), *run.seen.values()
 
+    # Builds of PyTorch for a CPU do not import them.
+    names_of_operators = ("normalise", "normalise_and_add", "normalise_both_and_add")
+    operators = {name: getattr(normalisation, name) for name in names_of_operators}
+
     def always(*_: Any) -> bool:
         return True
 
@@ -185,11 +211,7 @@ def of_networks() -> Iterator[dict[str, Any]]:
     for name, function in (("eager", plain), ("compiled", compiled), ("split", split)):
 
         def ours(*inputs: Any, function: Callable[..., Any] = function) -> tuple[Any, ...]:
-            with (
-                mock.patch.object(layers, "normalise", normalisation.normalise, create=True),
-                mock.patch.object(layers, "normalise_and_add", normalisation.normalise_and_add, create=True),
-                mock.patch.object(layers, "_by_kernels", always),
-            ):
+            with mock.patch.multiple(layers, create=True, **operators, _by_kernels=always):
                 return tuple(function(*inputs))
 
         yield both(f"fp64 network {name}", ours, plain, (images, *values), channels_last)
@@ -203,7 +225,7 @@ def main(file: str, packages: str) -> None:
 
     found: dict[str, Any] = {}
     with mock.patch.object(normalisation_kernels, "PROGRAMS", PROGRAMS):
-        for arrays in (*of_operator(), *of_sum(), *of_networks()):
+        for arrays in (*of_operator(), *of_sum(), *of_both(), *of_networks()):
             found |= arrays
     np.savez(file, **found)
 

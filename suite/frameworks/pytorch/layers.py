@@ -14,7 +14,7 @@ from suite.common import folding, layers
 from suite.frameworks.pytorch.pooling import max_pool
 
 if torch.version.cuda:
-    from suite.frameworks.pytorch.normalisation import normalise, normalise_and_add
+    from suite.frameworks.pytorch.normalisation import normalise, normalise_and_add, normalise_both_and_add
 
 ALIGNMENT = 8  # channels of half-precision convolutions on tensor cores are multiples of this
 # Elements of a normalisation's input from which its kernels take its sums: their launches cost more on fewer.
@@ -167,9 +167,12 @@ def _by_kernels(x: Tensor, run: Pass) -> bool:
     return bool(torch.version.cuda) and x.is_cuda and trains and x.numel() >= NORMALISED_BY_KERNELS
 
 
+def _scales(layer: layers.BatchNorm, run: Pass) -> tuple[Tensor, Tensor, float]:
+    return run.weights[f"{layer.name}.gamma"], run.weights[f"{layer.name}.beta"], float(layer.epsilon)
+
+
 def _norm_by_kernels(layer: layers.BatchNorm, x: Tensor, run: Pass, relu: bool) -> Tensor:
-    gamma, beta = run.weights[f"{layer.name}.gamma"], run.weights[f"{layer.name}.beta"]
-    output, mean, variance, _ = normalise(x, gamma, beta, float(layer.epsilon), relu)
+    output, mean, variance, _ = normalise(x, *_scales(layer, run), relu)
     _observe(layer, run, mean, variance)
     return output
 
@@ -199,10 +202,14 @@ def _residual(
         y = F.relu(compute((last,), body, run) + compute(layer.shortcut, again, run))
         return y, y
     aside = replace(run, seen={})  # the statistics of the body come before those of the shortcut
-    shortcut = compute(layer.shortcut, again, aside)
-    gamma, beta = run.weights[f"{last.name}.gamma"], run.weights[f"{last.name}.beta"]
-    y, copy, mean, variance, _ = normalise_and_add(body, shortcut, gamma, beta, float(last.epsilon))
-    _observe(last, run, mean, variance)
+    *before, end = layer.shortcut or (None,)
+    if isinstance(end, layers.BatchNorm):
+        x2 = compute(before, again, aside)
+        y, copy, *found = normalise_both_and_add(body, *_scales(last, run), x2, *_scales(end, run))
+        _observe(end, aside, found[3], found[4])
+    else:
+        y, copy, *found = normalise_and_add(body, compute(layer.shortcut, again, aside), *_scales(last, run))
+    _observe(last, run, found[0], found[1])
     run.seen.update(aside.seen)
     return y, copy
 

@@ -65,21 +65,42 @@ def _gradients_of_sum(
     from suite.frameworks.pytorch import normalisation_kernels
 
     behind, *written = _empty_gradients_of_sum(slopes, others, y, x, mean, inverse)
-    both = _rows(slopes), _rows(others)
-    normalisation_kernels.gradients_of_sum(
-        both, _rows(y), _rows(x), (mean, inverse), _rows(behind), (written[0], written[1])
-    )
+    one = _rows(x), (mean, inverse), (written[0], written[1])
+    normalisation_kernels.gradients_of_sum((_rows(slopes), _rows(others)), _rows(y), one, None, _rows(behind))
     return behind, written[0], written[1]
 
 
 @_gradients_of_sum.register_fake
 def _empty_gradients_of_sum(
-    _slopes: Tensor, _others: Tensor, y: Tensor, _x: Tensor, mean: Tensor, _inverse: Tensor
+    _slopes: Tensor, _others: Tensor, y: Tensor, _x: Tensor, mean: Tensor, *_: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     count, channels, height, width = y.shape
     # In the channels-last layout whatever that of y is: the kernel writes rows without gaps.
     behind = y.new_empty(count, height, width, channels).permute(0, 3, 1, 2)
     return behind, torch.empty_like(mean), torch.empty_like(mean)
+
+
+@torch.library.custom_op("suite::batch_norm_gradients_of_both", mutates_args=())
+def _gradients_of_both(
+    slopes: Tensor, others: Tensor, y: Tensor,
+    x: Tensor, mean: Tensor, inverse: Tensor, x2: Tensor, mean2: Tensor, inverse2: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The same of y = max(normalised x + normalised x2, 0); last the gradients of gamma2 and beta2."""
+    from suite.frameworks.pytorch import normalisation_kernels
+
+    behind, *written = _empty_gradients_of_both(slopes, others, y, x, mean, inverse, x2, mean2, inverse2)
+    one = _rows(x), (mean, inverse), (written[0], written[1])
+    two = _rows(x2), (mean2, inverse2), (written[2], written[3])
+    normalisation_kernels.gradients_of_sum((_rows(slopes), _rows(others)), _rows(y), one, two, _rows(behind))
+    return behind, written[0], written[1], written[2], written[3]
+
+
+@_gradients_of_both.register_fake
+def _empty_gradients_of_both(
+    slopes: Tensor, others: Tensor, y: Tensor, x: Tensor, mean: Tensor, *_: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    first = _empty_gradients_of_sum(slopes, others, y, x, mean)
+    return *first, torch.empty_like(mean), torch.empty_like(mean)
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -179,3 +200,39 @@ def _differentiate_sum(
 
 
 normalise_and_add.register_autograd(_differentiate_sum, setup_context=_keep_sum)
+
+
+@torch.library.triton_op("suite::batch_norms_and_add", mutates_args=())
+def normalise_both_and_add(
+    x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float,
+    x2: Tensor, gamma2: Tensor, beta2: Tensor, epsilon2: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The output max(normalised x + normalised x2, 0), a copy; mean, variance, scale of ``x`` and of ``x2``.
+
+    As :func:`normalise_and_add` of a normalised shortcut, whose sums the same kernel finds.
+    """
+    mean, inverse, variance = _moments(x, gamma, epsilon)
+    mean2, inverse2, variance2 = _moments(x2, gamma2, epsilon2)
+    total = _normalised(x, mean, inverse, gamma, beta) + _normalised(x2, mean2, inverse2, gamma2, beta2)
+    y = total.relu().to(x.dtype)
+    return y, y.clone(), mean, variance, inverse, mean2, variance2, inverse2
+
+
+def _keep_both(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, gamma, _, _, x2, gamma2, *_ = inputs
+    y, _, mean, _, inverse, mean2, _, inverse2 = output
+    ctx.save_for_backward(y, x, mean, inverse, gamma, x2, mean2, inverse2, gamma2)
+
+
+def _differentiate_both(ctx: Any, slopes: Tensor, others: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    y, x, mean, inverse, gamma, x2, mean2, inverse2, gamma2 = ctx.saved_tensors
+    slopes = slopes.contiguous(memory_format=torch.channels_last)
+    others = others.contiguous(memory_format=torch.channels_last)
+    behind, *found = _gradients_of_both(slopes, others, y, x, mean, inverse, x2, mean2, inverse2)
+    wide = behind.to(gamma.dtype)
+    of_x = _gradient_of_x(wide, x, mean, inverse, gamma, (found[0], found[1]))
+    of_x2 = _gradient_of_x(wide, x2, mean2, inverse2, gamma2, (found[2], found[3]))
+    return of_x, found[0], found[1], None, of_x2, found[2], found[3], None
+
+
+normalise_both_and_add.register_autograd(_differentiate_both, setup_context=_keep_both)

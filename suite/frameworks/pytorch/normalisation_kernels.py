@@ -7,14 +7,15 @@ fixed order, so that results repeat bit for bit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
 CHANNELS = 64  # of a program, at most: two bytes each fill a cache line
-MOMENTS, GRADIENTS, OF_SUM = 4096, 2048, 2048  # rows x channels that a program loads at a time
+# Rows x channels that a program loads at a time.
+MOMENTS, GRADIENTS, OF_SUM, OF_SUMS = 4096, 2048, 2048, 1024
 PROGRAMS = 528  # at most: four for each multiprocessor of an H100 or H200
 WARPS = 8
 FEW = 16  # channels of a program of the second launch
@@ -83,19 +84,23 @@ def _products(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["rows", "turns"])
 def _products_of_sum(  # type: ignore[no-untyped-def]
-    slopes, others, y, x, mean, behind, found, rows, turns, channels, line, y_line, slope_line, other_line,
-    wide: tl.constexpr, high: tl.constexpr, deep: tl.constexpr
+    slopes, others, y, x, mean, x2, mean2, behind, found, rows, turns, channels,
+    slope_line, other_line, y_line, line, line2, wide: tl.constexpr, high: tl.constexpr, deep: tl.constexpr
 ):  # fmt: skip
     """The same sums as of :func:`_products`, where y = max(normalised x + something, 0) is known.
 
     Also writes the slopes behind the ReLU, whose sums these are, to ``behind`` [rows, channels]: those of
-    ``slopes`` plus those of ``others``, and 0 where y is not positive.
+    ``slopes`` plus those of ``others``, and 0 where y is not positive. Unless ``x2`` is None it is what is
+    added, normalised too, and ``found`` has a third row: the sums of slope * (x2 - mean2).
     """
     channel = tl.program_id(1) * deep + tl.arange(0, deep)[None, :]
     inside = channel < channels
     middle = tl.load(mean + channel, mask=inside, other=0)
+    if x2 is not None:
+        middle2 = tl.load(mean2 + channel, mask=inside, other=0)
     first = tl.zeros((high, deep), wide)
     second = tl.zeros((high, deep), wide)
+    third = tl.zeros((high, deep), wide)
     turn = 0
     while turn < turns:
         row = (turn * tl.num_programs(0) + tl.program_id(0)) * high + tl.arange(0, high)[:, None]
@@ -109,10 +114,15 @@ def _products_of_sum(  # type: ignore[no-untyped-def]
         tl.store(behind + at * channels + channel, slope.to(behind.dtype.element_ty), mask=present)
         first += slope
         second += slope * apart
+        if x2 is not None:
+            third += slope * (tl.load(x2 + at * line2 + channel, mask=present, other=0).to(wide) - middle2)
         turn += 1
     target = found + tl.program_id(0) * channels + channel
+    size = tl.num_programs(0) * channels
     tl.store(target, tl.sum(first, 0)[None, :], mask=inside)
-    tl.store(target + tl.num_programs(0) * channels, tl.sum(second, 0)[None, :], mask=inside)
+    tl.store(target + size, tl.sum(second, 0)[None, :], mask=inside)
+    if x2 is not None:
+        tl.store(target + 2 * size, tl.sum(third, 0)[None, :], mask=inside)
 
 
 @triton.jit
@@ -148,16 +158,23 @@ def _moments(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["programs"])
 def _gradients(  # type: ignore[no-untyped-def]
-    found, inverse, of_gamma, of_beta, programs, channels,
+    found, inverse, of_gamma, of_beta, inverse2, of_gamma2, of_beta2, programs, channels,
     wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr
 ):  # fmt: skip
-    """The gradients of gamma and beta from what :func:`_products` or :func:`_products_of_sum` found."""
+    """The gradients of gamma and beta from what :func:`_products` or :func:`_products_of_sum` found.
+
+    Also those of the x2 of the latter, unless ``inverse2`` is None.
+    """
     channel = tl.program_id(0) * few + tl.arange(0, few)
     inside = channel < channels
     first = _total(found, channel, channels, programs, wide, high, few)
     second = _total(found + programs * channels, channel, channels, programs, wide, high, few)
     tl.store(of_beta + channel, first, mask=inside)
     tl.store(of_gamma + channel, second * tl.load(inverse + channel, mask=inside, other=0), mask=inside)
+    if inverse2 is not None:
+        third = _total(found + 2 * programs * channels, channel, channels, programs, wide, high, few)
+        tl.store(of_beta2 + channel, first, mask=inside)
+        tl.store(of_gamma2 + channel, third * tl.load(inverse2 + channel, mask=inside, other=0), mask=inside)
 
 
 @dataclass(frozen=True)
@@ -170,9 +187,9 @@ class _Plan:
     last_grid: tuple[int]
     last_sizes: dict[str, Any]
 
-    def found(self, like: Tensor) -> Tensor:
-        """Memory for what the first launch finds."""
-        return like.new_empty(2, self.grid[0], like.shape[0])
+    def found(self, like: Tensor, sums: int = 2) -> Tensor:
+        """Memory for the sums that the first launch finds."""
+        return like.new_empty(sums, self.grid[0], like.shape[0])
 
 
 def _plan(x: Tensor, like: Tensor, elements: int) -> _Plan:
@@ -218,23 +235,31 @@ def gradients(
         slopes, x, *statistics, *scales, found, rows, plan.turns, channels, x.stride(0), slopes.stride(0),
         relu, **plan.sizes
     )  # fmt: skip
-    _gradients[plan.last_grid](found, statistics[1], *written, plan.grid[0], channels, **plan.last_sizes)
+    _gradients[plan.last_grid](
+        found, statistics[1], *written, None, None, None, plan.grid[0], channels, **plan.last_sizes
+    )
+
+
+Normalised: TypeAlias = "tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]"
 
 
 def gradients_of_sum(
-    slopes: tuple[Tensor, Tensor], y: Tensor, x: Tensor, statistics: tuple[Tensor, Tensor],
-    behind: Tensor, written: tuple[Tensor, Tensor],
-) -> None:  # fmt: skip
-    """The gradients of y = max(normalised x + something, 0), all of [rows, channels] with adjacent columns.
+    slopes: tuple[Tensor, Tensor], y: Tensor, one: Normalised, two: Normalised | None, behind: Tensor
+) -> None:
+    """Write the gradients of y = max(normalised x + something, 0), all of [rows, channels].
 
-    The gradient of y is the sum of the two ``slopes``. Write that of the sum within to ``behind``, without
-    gaps between its rows, and those of gamma and beta to ``written``. ``statistics``: of :func:`moments`.
+    The gradient of y is the sum of the two ``slopes``. That of the sum within goes to ``behind``, whose rows
+    have no gaps; columns of all are adjacent. ``one``: x, its statistics as of :func:`moments`, and what the
+    gradients of gamma and beta are written to. ``two``: the same of what is added, if that is normalised too.
     """
-    rows, channels = x.shape
-    plan = _plan(x, statistics[0], OF_SUM)
-    found = plan.found(statistics[0])
-    lines = x.stride(0), y.stride(0), slopes[0].stride(0), slopes[1].stride(0)
+    (x, (mean, inverse), written), (rows, channels) = one, y.shape
+    plan = _plan(x, mean, OF_SUM if two is None else OF_SUMS)
+    found = plan.found(mean, 2 if two is None else 3)
+    x2, (mean2, inverse2), written2 = two or (None, (None, None), (None, None))
+    lines = *(tensor.stride(0) for tensor in (*slopes, y, x)), 0 if x2 is None else x2.stride(0)
     _products_of_sum[plan.grid](
-        *slopes, y, x, statistics[0], behind, found, rows, plan.turns, channels, *lines, **plan.sizes
+        *slopes, y, x, mean, x2, mean2, behind, found, rows, plan.turns, channels, *lines, **plan.sizes
     )
-    _gradients[plan.last_grid](found, statistics[1], *written, plan.grid[0], channels, **plan.last_sizes)
+    _gradients[plan.last_grid](
+        found, inverse, *written, inverse2, *written2, plan.grid[0], channels, **plan.last_sizes
+    )
