@@ -3,9 +3,11 @@
 ``torch.compile`` fuses the pointwise part with what is around and reaches the speed of memory; its sums over
 batch and positions do not. They are operators here, which the compiler calls as they are. Where a ReLU
 follows, the gradient finds from the input again where it is zero, instead of reading the ReLU's output.
-The formulas are those of Ioffe and Szegedy, "Batch Normalization", ICML 2015.
+The end of a residual block is one operator with what is added and the ReLU, so that the kernel of the sums
+also makes the gradient that they are of; otherwise one kernel writes it and the next reads it again. The
+formulas are those of Ioffe and Szegedy, "Batch Normalization", ICML 2015.
 
-Registering :func:`normalise` looks for Triton: only builds of PyTorch for CUDA import this module.
+Registering the operators looks for Triton: only builds of PyTorch for CUDA import this module.
 """
 
 from __future__ import annotations
