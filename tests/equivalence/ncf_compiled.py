@@ -31,8 +31,6 @@ def main(packages: str) -> None:
         for kernel, chosen in ((kernels._forward, kernels.FORWARD), (kernels._backward, kernels.BACKWARD)):
             _, constants = kernels._settings(chosen, dims.factors, kept)
             options = {name: constants.pop(name) for name in ("num_warps", "num_stages")}
-            if "narrow" in kernel.arg_names:
-                constants["narrow"] = min(constants["across"], dims.layers[0] // 2)
             types: dict[str, Any] = {
                 name: ids.get(name, wide if name in tables or name.startswith("by_") else narrow)
                 for name in kernel.arg_names

@@ -76,7 +76,10 @@ def main(file: str, packages: str) -> None:
     sys.path.append(packages)
     from suite.workloads.ncf import pytorch_kernels
 
-    pytorch_kernels.EXACT = 64, 64, 32, 4, 1  # fewer programs and turns, which the interpreter runs slowly
+    pytorch_kernels.EXACT, pytorch_kernels.DEPTH = (
+        (64, 64, 4, 1),
+        32,
+    )  # fewer programs and turns, which the interpreter runs slowly
     found: dict[str, Any] = {}
     for precision, dtype in (("fp64", torch.float64), ("fp32", torch.float32)):
         for at, (count, dims) in enumerate(SIZES):

@@ -1,10 +1,12 @@
 """Triton kernels of NeuMF's scores and of their gradient: one launch each for a batch.
 
 A program computes all layers for a block of samples. Activations and their gradients are stored, as the
-products for the weights' gradients need them, and the program reads them again, from the cache, for its next
-layer. Gradients of embeddings, biases and the output layer are added up atomically, so that sums of the same
-numbers may differ in their last bits. The sizes of blocks are powers of two, at least the 16 that ``tl.dot``
-needs; what is too much is masked.
+products for the weights' gradients need them. In half precision they also stay in registers for the next
+layer: some columns of the first hidden layer at a time, from which a sum for all columns of the layer behind
+it (forward) or of the inputs (backward) grows. In float64 they do not fit, and the program reads them again
+from the cache. Gradients of embeddings, biases and the output layer are added up atomically, so that sums of
+the same numbers may differ in their last bits. The sizes of blocks are powers of two, at least the 16 that
+``tl.dot`` needs; what is too much is masked.
 """
 
 from __future__ import annotations
@@ -21,11 +23,23 @@ from torch.autograd.function import once_differentiable
 from suite.frameworks.pytorch.kernels import add_product
 
 LAYERS = 3  # of the MLP
-# Of each kernel: samples of a program; columns of a product at once, and depth of its blocks, at most; warps;
-# blocks that are loaded ahead, plus one.
-FORWARD = 64, 64, 64, 4, 3
-BACKWARD = 64, 256, 64, 4, 2
-EXACT = 16, 32, 4, 4, 1  # both in fp64, without tensor cores
+# Of each kernel: samples of a program; columns of the first hidden layer at once; warps; blocks of weights
+# that are loaded ahead, plus one. At the published widths no register is spilled, and the 66 KiB of shared
+# memory that forward takes fit on GPUs that have 99.
+FORWARD = 64, 32, 4, 2
+BACKWARD = 64, 32, 4, 2
+EXACT = 16, 32, 4, 1  # both in fp64, without tensor cores
+DEPTH = 4  # of the blocks of a product in fp64
+
+
+@triton.jit
+def _tile(weight, row, column, length, width, by_length, by_width):  # type: ignore[no-untyped-def]
+    """The rows ``row`` [k] and columns ``column`` [n] of a matrix [length, width], with zeros beyond it.
+
+    Element (k, n) of the matrix is at ``weight + k * by_length + n * by_width``.
+    """
+    there = (row[:, None] < length) & (column[None, :] < width)
+    return tl.load(weight + row[:, None] * by_length + column[None, :] * by_width, mask=there, other=0)
 
 
 @triton.jit
@@ -33,21 +47,23 @@ def _product(  # type: ignore[no-untyped-def]
     source, weight, row, inside, first, length, width, by_length, by_width,
     wide: tl.constexpr, rows: tl.constexpr, across: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
-    """Columns from ``first`` on of the rows of ``source`` [n, length] times a matrix [length, width].
-
-    Element (k, n) of the matrix is at ``weight + k * by_length + n * by_width``.
-    """
-    column = first + tl.arange(0, across)[None, :]
+    """Columns from ``first`` on of the rows of ``source`` [n, length] times a matrix as in :func:`_tile`."""
     total = tl.zeros((rows, across), wide)
     for k in range(0, length, depth):
         at = k + tl.arange(0, depth)
         left = tl.load(source + row * length + at[None, :], mask=inside & (at[None, :] < length), other=0)
-        right = tl.load(
-            weight + at[:, None] * by_length + column * by_width,
-            mask=(at[:, None] < length) & (column < width),
-            other=0,
-        )
+        right = _tile(weight, at, first + tl.arange(0, across), length, width, by_length, by_width)
         total = add_product(total, left, right)
+    return total
+
+
+@triton.jit
+def _rectified(total, bias, target, row, inside, column, width):  # type: ignore[no-untyped-def]
+    """The ReLU of ``total`` plus ``bias``, stored as columns ``column`` [1, n] of ``target`` [n, width]."""
+    there = column < width
+    total += tl.load(bias + column, mask=there, other=0).to(total.dtype)
+    total = tl.maximum(total, 0, propagate_nan=tl.PropagateNan.ALL).to(target.dtype.element_ty)
+    tl.store(target + row * width + column, total, mask=inside & there)
     return total
 
 
@@ -61,12 +77,24 @@ def _hidden(  # type: ignore[no-untyped-def]
         total = _product(
             source, weight, row, inside, first, length, width, 1, length, wide, rows, across, depth
         )
-        column = first + tl.arange(0, across)[None, :]
-        there = column < width
-        total += tl.load(bias + column, mask=there, other=0).to(wide)
-        total = tl.maximum(total, 0, propagate_nan=tl.PropagateNan.ALL)
-        tl.store(target + row * width + column, total.to(target.dtype.element_ty), mask=inside & there)
+        _rectified(total, bias, target, row, inside, first + tl.arange(0, across)[None, :], width)
     tl.debug_barrier()  # other threads of the program read this
+
+
+@triton.jit
+def _joined(by_user, by_item, user, item, column, half):  # type: ignore[no-untyped-def]
+    """Pointers to the columns ``column`` [1, n] of the rows of two tables [any, half] behind each other."""
+    return tl.where(column < half, by_user + user * half + column, by_item + item * half + (column - half))
+
+
+@triton.jit
+def _gather(of_user, of_item, user, item, inputs, row, inside, column, half):  # type: ignore[no-untyped-def]
+    """The columns ``column`` [1, n] of the MLP's ``inputs`` [n, 2 * half], stored: both embeddings."""
+    there = inside & (column < 2 * half)
+    found = tl.load(_joined(of_user, of_item, user, item, column, half), mask=there, other=0)
+    found = found.to(inputs.dtype.element_ty)
+    tl.store(inputs + row * (2 * half) + column, found, mask=there)
+    return found
 
 
 @triton.jit
@@ -74,8 +102,8 @@ def _forward(  # type: ignore[no-untyped-def]
     users, items, mf_user, mf_item, mlp_user, mlp_item, weight1, bias1, weight2, bias2, weight3, bias3,
     output, last_bias, inputs, hidden1, hidden2, hidden3, scores, count,
     factors: tl.constexpr, half: tl.constexpr, width1: tl.constexpr, width2: tl.constexpr,
-    width3: tl.constexpr, wide: tl.constexpr, block: tl.constexpr, top: tl.constexpr, rows: tl.constexpr,
-    across: tl.constexpr, depth: tl.constexpr
+    width3: tl.constexpr, wide: tl.constexpr, block: tl.constexpr, joined: tl.constexpr,
+    middle: tl.constexpr, top: tl.constexpr, rows: tl.constexpr, across: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """Scores of ``rows`` samples, and what the gradient needs: inputs and outputs of the layers."""
     start = tl.program_id(0).to(tl.int64) * rows  # a large batch has more elements than int32 counts
@@ -87,30 +115,59 @@ def _forward(  # type: ignore[no-untyped-def]
     hidden1 += start * width1
     hidden2 += start * width2
     hidden3 += start * width3
-    for k in range(0, half, depth):
-        at = k + tl.arange(0, depth)[None, :]
-        there = inside & (at < half)
-        target = inputs + row * (2 * half) + at
-        kind: tl.constexpr = inputs.dtype.element_ty
-        tl.store(target, tl.load(mlp_user + user * half + at, mask=there, other=0).to(kind), mask=there)
-        tl.store(
-            target + half, tl.load(mlp_item + item * half + at, mask=there, other=0).to(kind), mask=there
-        )
-    tl.debug_barrier()
-    _hidden(inputs, weight1, bias1, hidden1, row, inside, 2 * half, width1, wide, rows, across, depth)
-    _hidden(hidden1, weight2, bias2, hidden2, row, inside, width1, width2, wide, rows, across, depth)
-    _hidden(hidden2, weight3, bias3, hidden3, row, inside, width2, width3, wide, rows, across, depth)
     at = tl.arange(0, block)[None, :]
     there = inside & (at < factors)
     product = tl.load(mf_user + user * factors + at, mask=there, other=0)
     product *= tl.load(mf_item + item * factors + at, mask=there, other=0)
     share = tl.load(output + at, mask=at < factors, other=0).to(wide)
-    total = tl.sum(product.to(hidden3.dtype.element_ty).to(wide) * share, 1)
+    score = tl.sum(product.to(hidden3.dtype.element_ty).to(wide) * share, 1)
+    if wide == tl.float64:  # no tensor cores: small blocks, and each layer reads what the last one stored
+        for first in range(0, 2 * half, depth):
+            column = first + tl.arange(0, depth)[None, :]
+            _gather(mlp_user, mlp_item, user, item, inputs, row, inside, column, half)
+        tl.debug_barrier()
+        _hidden(inputs, weight1, bias1, hidden1, row, inside, 2 * half, width1, wide, rows, across, depth)
+        _hidden(hidden1, weight2, bias2, hidden2, row, inside, width1, width2, wide, rows, across, depth)
+        _hidden(hidden2, weight3, bias3, hidden3, row, inside, width2, width3, wide, rows, across, depth)
+        at = tl.arange(0, top)[None, :]
+        last = tl.load(hidden3 + row * width3 + at, mask=inside & (at < width3), other=0)
+    else:
+        at = tl.arange(0, joined)
+        source = _gather(mlp_user, mlp_item, user, item, inputs, row, inside, at[None, :], half)
+        within = tl.arange(0, middle)
+        total = tl.zeros((rows, middle), wide)
+        for first in range(0, width1, across):
+            column = first + tl.arange(0, across)
+            tile = _tile(weight1, at, column, 2 * half, width1, 1, 2 * half)
+            part = tl.dot(source, tile, out_dtype=wide)
+            part = _rectified(part, bias1, hidden1, row, inside, column[None, :], width1)
+            total = tl.dot(part, _tile(weight2, column, within, width1, width2, 1, width1), total)
+        part = _rectified(total, bias2, hidden2, row, inside, within[None, :], width2)
+        at = tl.arange(0, top)
+        total = tl.dot(part, _tile(weight3, within, at, width2, width3, 1, width2), out_dtype=wide)
+        last = _rectified(total, bias3, hidden3, row, inside, at[None, :], width3)
     at = tl.arange(0, top)[None, :]
     share = tl.load(output + factors + at, mask=at < width3, other=0).to(wide)
-    last = tl.load(hidden3 + row * width3 + at, mask=inside & (at < width3), other=0)
-    total += tl.sum(last.to(wide) * share, 1) + tl.load(last_bias).to(wide)
-    tl.store(scores + start + row, total[:, None], mask=inside)
+    score += tl.sum(last.to(wide) * share, 1) + tl.load(last_bias).to(wide)
+    tl.store(scores + start + row, score[:, None], mask=inside)
+
+
+@triton.jit
+def _columns(source, row, inside, column, width):  # type: ignore[no-untyped-def]
+    """The columns ``column`` [1, n] of the rows of ``source`` [n, width], with zeros beyond it."""
+    return tl.load(source + row * width + column, mask=inside & (column < width), other=0)
+
+
+@triton.jit
+def _behind(total, found, target, by_bias, row, inside, column, width):  # type: ignore[no-untyped-def]
+    """The gradient before a ReLU, stored as the columns ``column`` [1, n] of ``target`` [n, width].
+
+    ``total`` is the gradient after it and ``found`` its result; ``by_bias`` gets the sums over the rows.
+    """
+    slope = tl.where(found > 0, total, 0).to(target.dtype.element_ty)
+    tl.store(target + row * width + column, slope, mask=inside & (column < width))
+    _add_rows(by_bias + column, slope.to(total.dtype), column < width)
+    return slope
 
 
 @triton.jit
@@ -127,11 +184,8 @@ def _slopes(  # type: ignore[no-untyped-def]
             above, weight, row, inside, first, length, width, width, 1, wide, rows, across, depth
         )
         column = first + tl.arange(0, across)[None, :]
-        there = inside & (column < width)
-        lit = tl.load(hidden + row * width + column, mask=there, other=0) > 0
-        slope = tl.where(lit, total, 0).to(target.dtype.element_ty)
-        tl.store(target + row * width + column, slope, mask=there)
-        _add_rows(by_bias + column, slope.to(wide), column < width)
+        found = _columns(hidden, row, inside, column, width)
+        _behind(total, found, target, by_bias, row, inside, column, width)
     tl.debug_barrier()
 
 
@@ -148,8 +202,8 @@ def _backward(  # type: ignore[no-untyped-def]
     slopes1, slopes2, slopes3, by_mf_user, by_mf_item, by_mlp_user, by_mlp_item, by_bias1, by_bias2, by_bias3,
     by_output, by_last_bias, count,
     factors: tl.constexpr, half: tl.constexpr, width1: tl.constexpr, width2: tl.constexpr,
-    width3: tl.constexpr, wide: tl.constexpr, block: tl.constexpr, top: tl.constexpr, rows: tl.constexpr,
-    across: tl.constexpr, depth: tl.constexpr, narrow: tl.constexpr
+    width3: tl.constexpr, wide: tl.constexpr, block: tl.constexpr, joined: tl.constexpr,
+    middle: tl.constexpr, top: tl.constexpr, rows: tl.constexpr, across: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """Gradients of ``rows`` samples, whose scores have the gradients ``given`` [n]."""
     start = tl.program_id(0).to(tl.int64) * rows
@@ -165,6 +219,10 @@ def _backward(  # type: ignore[no-untyped-def]
     slopes3 += start * width3
     score = tl.load(given + start + row, mask=inside, other=0).to(wide)
     kind: tl.constexpr = hidden3.dtype.element_ty
+    if wide != tl.float64:  # early, so that they arrive while the embeddings do
+        within = tl.arange(0, middle)
+        tile = _tile(weight3, tl.arange(0, top), within, width3, width2, width2, 1)
+        found = _columns(hidden2, row, inside, within[None, :], width2)
     tl.atomic_add(by_last_bias, tl.sum(tl.sum(score, 1), 0).to(by_last_bias.dtype.element_ty), sem="relaxed")
 
     at = tl.arange(0, block)[None, :]
@@ -185,26 +243,41 @@ def _backward(  # type: ignore[no-untyped-def]
     tl.store(slopes3 + row * width3 + at, slope, mask=there)
     _add_rows(by_output + factors + at, score * last.to(wide), at < width3)
     _add_rows(by_bias3 + at, slope.to(wide), at < width3)
-    tl.debug_barrier()
 
-    _slopes(
-        slopes3, weight3, hidden2, slopes2, by_bias2, row, inside, width3, width2, wide, rows, across, depth
-    )
-    _slopes(
-        slopes2, weight2, hidden1, slopes1, by_bias1, row, inside, width2, width1, wide, rows, across, depth
-    )
-    full: tl.constexpr = by_mlp_user.dtype.element_ty
-    for first in tl.static_range(0, half, narrow):
-        at = first + tl.arange(0, narrow)[None, :]
-        there = inside & (at < half)
-        total = _product(
-            slopes1, weight1, row, inside, first, width1, half, 2 * half, 1, wide, rows, narrow, depth
-        ).to(kind)
-        tl.atomic_add(by_mlp_user + user * half + at, total.to(full), mask=there, sem="relaxed")
-        total = _product(
-            slopes1, weight1 + half, row, inside, first, width1, half, 2 * half, 1, wide, rows, narrow, depth
-        ).to(kind)
-        tl.atomic_add(by_mlp_item + item * half + at, total.to(full), mask=there, sem="relaxed")
+    if wide == tl.float64:
+        tl.debug_barrier()
+        _slopes(
+            slopes3, weight3, hidden2, slopes2, by_bias2, row, inside, width3, width2,
+            wide, rows, across, depth
+        )  # fmt: skip
+        _slopes(
+            slopes2, weight2, hidden1, slopes1, by_bias1, row, inside, width2, width1,
+            wide, rows, across, depth
+        )  # fmt: skip
+        for first in tl.static_range(0, 2 * half, across):
+            column = first + tl.arange(0, across)[None, :]
+            total = _product(
+                slopes1, weight1, row, inside, first, width1, 2 * half, 2 * half, 1, wide, rows, across, depth
+            )
+            target = _joined(by_mlp_user, by_mlp_item, user, item, column, half)
+            tl.atomic_add(target, total, mask=inside & (column < 2 * half), sem="relaxed")
+    else:
+        total = tl.dot(slope, tile, out_dtype=wide)
+        above = _behind(total, found, slopes2, by_bias2, row, inside, within[None, :], width2)
+        at = tl.arange(0, joined)
+        total = tl.zeros((rows, joined), wide)
+        for first in range(0, width1, across):
+            column = first + tl.arange(0, across)
+            lit = _columns(hidden1, row, inside, column[None, :], width1)
+            part = tl.dot(above, _tile(weight2, within, column, width2, width1, width1, 1), out_dtype=wide)
+            part = _behind(part, lit, slopes1, by_bias1, row, inside, column[None, :], width1)
+            total = tl.dot(part, _tile(weight1, column, at, width1, 2 * half, 2 * half, 1), total)
+        user = tl.load(users + start + row, mask=inside, other=0)  # again: they take many registers
+        item = tl.load(items + start + row, mask=inside, other=0)
+        at = tl.arange(0, joined)[None, :]
+        target = _joined(by_mlp_user, by_mlp_item, user, item, at, half)
+        total = total.to(kind).to(by_mlp_user.dtype.element_ty)
+        tl.atomic_add(target, total, mask=inside & (at < 2 * half), sem="relaxed")
 
 
 class _Scores(torch.autograd.Function):
@@ -234,10 +307,9 @@ class _Scores(torch.autograd.Function):
         matrices, hidden = layers[0 : 2 * LAYERS : 2], kept[1:]
         slopes = [torch.empty_like(one) for one in hidden]
         grid, settings = _settings(BACKWARD, tables[0].shape[1], kept)
-        narrow = min(settings["across"], _block(ctx.shapes[2][1]))
         _backward[grid](
             users, items, *tables, *matrices, layers[-2], *hidden, given.contiguous(), *slopes, *sums,
-            len(users), narrow=narrow, **settings
+            len(users), **settings
         )  # fmt: skip
         found = sums[:4]
         for slope, source, bias in zip(slopes, kept, sums[4:], strict=False):
@@ -250,7 +322,7 @@ def _settings(
 ) -> tuple[tuple[int], dict[str, Any]]:
     """The grid of a kernel with these constants and its compile-time arguments."""
     exact = kept[0].dtype == torch.float64
-    rows, across, depth, warps, stages = EXACT if exact else constants
+    rows, across, warps, stages = EXACT if exact else constants
     both, *widths = (one.shape[1] for one in kept)
     return (triton.cdiv(len(kept[0]), rows),), {
         "factors": factors,
@@ -258,10 +330,12 @@ def _settings(
         **{f"width{at}": width for at, width in enumerate(widths, 1)},
         "wide": tl.float64 if exact else tl.float32,
         "block": _block(factors),
-        "top": _block(widths[-1]),
+        "joined": _block(both),
+        "middle": _block(widths[1]),
+        "top": _block(widths[2]),
         "rows": rows,
         "across": min(across, _block(max(both, *widths))),
-        "depth": min(depth, _block(min(both // 2, *widths))),
+        "depth": DEPTH,
         "num_warps": warps,
         "num_stages": stages,
     }
