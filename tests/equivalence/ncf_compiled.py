@@ -1,7 +1,7 @@
 """Compile NCF's kernels for a GPU of compute capability 9.0, without one: ``… ncf_compiled PACKAGES``.
 
 Triton's interpreter accepts what its compiler refuses. Triton is imported from the folder PACKAGES. Prints a
-line for each kernel and precision, of the published dimensions.
+line for each kernel and precision, of the published dimensions and of odd ones.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ def main(packages: str) -> None:
 
     from suite.workloads.ncf import pytorch_kernels as kernels
 
-    dims = spec.dimensions("reference", "f64")
     ids = {"users": "*i32", "items": "*i32", "count": "i32"}
     tables = {"mf_user", "mf_item", "mlp_user", "mlp_item", "scores", "given"}
-    for dtype, wide, narrow in ((torch.float64, "*fp64", "*fp64"), (torch.bfloat16, "*fp32", "*bf16")):
+    published, odd = spec.dimensions("reference", "f64"), spec.Dimensions(5, 30, 3, (22, 17, 5, 2))
+    exact, half = (torch.float64, "*fp64", "*fp64"), (torch.bfloat16, "*fp32", "*bf16")
+    for dims, (dtype, wide, narrow) in ((published, exact), (published, half), (odd, half)):
         kept = [torch.empty(1, width, dtype=dtype) for width in dims.layers]
         for kernel, chosen in ((kernels._forward, kernels.FORWARD), (kernels._backward, kernels.BACKWARD)):
             _, constants = kernels._settings(chosen, dims.factors, kept)

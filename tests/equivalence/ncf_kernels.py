@@ -2,7 +2,8 @@
 
 ``python -m tests.equivalence.ncf_kernels FILE PACKAGES`` writes scores and all gradients of both, each under
 ``kernels/<case>`` and ``plain/<case>``, in fp64 and fp32, and of the pair. Triton is imported from the folder
-PACKAGES. Its interpreter has no products of bfloat16; the compiled kernels are checked on a GPU.
+PACKAGES. Its interpreter has no products of bfloat16: in fp32 the kernels compute as in half precision, with
+activations that stay in registers. The compiled kernels are checked on a GPU.
 """
 
 from __future__ import annotations

@@ -24,4 +24,4 @@ def test_kernels_compile_for_a_gpu() -> None:
     """In float64 ``_backward`` was refused: a constant was assigned in a loop."""
     done = run("pytorch", "tests.equivalence.ncf_compiled", triton_packages())
     assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout.count("compiled ") == 4
+    assert done.stdout.count("compiled ") == 6
