@@ -2,6 +2,9 @@
 
 ``python -m tests.equivalence.stacked_lstm FILE PACKAGES`` writes outputs, states and gradients of both, in
 fp64 and fp16 (the interpreter computes no products in bf16). Triton is imported from the folder PACKAGES.
+
+The interpreter runs one program after another. Programs that wait for each other need a GPU: here the launch
+of all waves has one program, and the way in which its programs compute is tested in launches of one wave.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 
@@ -69,15 +73,28 @@ def main(file: str, packages: str) -> None:
 
     stacked_lstm.EXACT_DEPTH = 32  # fewer turns of a loop that the interpreter runs slowly
     found: dict[str, Any] = {}
-    for case, arguments in {
-        "one layer": (1, 21, "float64", True),
-        "two layers": (2, 70, "float64", True),
-        "three layers": (3, 21, "float64", False),
-        "two tiles of rows": (2, 5, "float64", True, 18),
-        "half": (2, 21, "float16", True),
-    }.items():
-        arrays = compute(*arguments)  # type: ignore[arg-type]
-        found |= {f"{case}/{name}": array for name, array in arrays.items()}
+
+    def collect(case: str, *arguments: Any) -> None:
+        found.update({f"{case}/{name}": array for name, array in compute(*arguments).items()})
+
+    collect("one layer", 1, 21, "float64", True)
+    collect("two layers", 2, 70, "float64", True)
+    collect("three layers", 3, 21, "float64", False)
+    collect("two tiles of rows", 2, 5, "float64", True, 18)
+    collect("half", 2, 21, "float16", True)
+
+    class Held(stacked_lstm.Stack):
+        """Launches of one wave whose programs hold their weights."""
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.hold = True
+
+    with mock.patch.object(stacked_lstm, "Stack", Held):
+        collect("held", 2, 21, "float64", True)
+        collect("half held", 3, 70, "float16", True)
+    with mock.patch.object(stacked_lstm, "at_once", lambda device, programs: programs == 1):
+        collect("half at once", 1, 14, "float16", True)
     np.savez(file, **found)
 
 
