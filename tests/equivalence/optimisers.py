@@ -89,7 +89,9 @@ def run(framework: str) -> dict[str, NDArray[Any]]:
     found["kept"] = np.concatenate([here.array(part).ravel() for part in kept])
     found["norms"] = np.array([float(here.array(value).ravel()[0]) for value in (norm, same)])
     found["long norm"] = long_norm(framework)
-    return found | (momentum_by_memory_layout(optimisers) if framework == "pytorch" else {})
+    if framework == "pytorch":
+        found |= momentum_by_memory_layout(optimisers) | clipped_in_update(optimisers)
+    return found
 
 
 def long_gradient() -> NDArray[np.float32]:
@@ -122,6 +124,30 @@ def momentum_by_memory_layout(module: Any) -> dict[str, NDArray[Any]]:
             for scale in (1, 2):
                 optimiser.update([(values * scale).contiguous(memory_format=theirs)])
             found[f"layout {name} {shape}"] = weight.contiguous().numpy()
+    return found
+
+
+def clipped_in_update(module: Any) -> dict[str, NDArray[Any]]:
+    """PyTorch: norm and parameters after clipping in the update, before it, and after a skipped update."""
+    import torch
+
+    found = {}
+    for name, limit, skip in (("clipped", 1e-8, 0.0), ("kept", 1.0, 0.0), ("skipped", 1e-8, 1.0)):
+        for way in ("in update", "before"):
+            weight, other = torch.from_numpy(start()), torch.ones(3, dtype=torch.float64)
+            optimiser = module.Descent([weight, other])
+            optimiser.set_rate(0.1)
+            gradients = [torch.from_numpy(gradient(0)), torch.from_numpy(gradient(1)[0])]
+            if skip:
+                optimiser.skip, gradients[1][1] = torch.tensor(skip), torch.nan
+            optimiser.clips = way == "in update"
+            norm = module.clip_in_update(optimiser, gradients, limit)
+            if norm is None:
+                gradients, norm = module.clip_by_global_norm(gradients, limit)
+            optimiser.update(gradients)
+            optimiser.update([torch.ones_like(weight), torch.ones_like(other)])  # the factor is used once
+            values = torch.cat((weight.flatten(), other, norm[None]))
+            found[f"{name} {way}"] = values.nan_to_num(-1.0).numpy()
     return found
 
 

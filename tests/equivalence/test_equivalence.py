@@ -173,6 +173,14 @@ def test_optimisers_of_all_frameworks_agree(updated: Any, framework: str) -> Non
     np.testing.assert_allclose(found["long norm"], [long], rtol=5e-7)
 
 
+@pytest.mark.parametrize("name", ["clipped", "kept", "skipped"])
+def test_clipping_in_the_update_equals_clipping_before_it(updated: Any, name: str) -> None:
+    found = updated("pytorch")
+    np.testing.assert_allclose(found[f"{name} in update"], found[f"{name} before"], rtol=1e-14)
+    moved = not np.array_equal(found[f"{name} before"][:12], optimisers.start().ravel())
+    assert moved == (name != "skipped")
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 2, 4), (4, 3, 1, 1)])
 def test_momentum_accepts_gradient_of_any_memory_layout(updated: Any, shape: tuple[int, ...]) -> None:
     """A fused update reads tensors in memory order: another layout would give another element's number."""

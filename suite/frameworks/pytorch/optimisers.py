@@ -184,10 +184,12 @@ class Descent:
 
     skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
     state: Sequence[Tensor] = ()
+    factor: Tensor | None = None  # on the device: multiplies the gradients of the next update alone
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self.parameters = list(parameters)
         first = self.parameters[0]
+        self.clips = first.is_cuda  # whether clipping sets ``factor``: see :func:`clip_in_update`
         self.rate = torch.zeros((), dtype=first.dtype, device=first.device)
 
     def set_rate(self, rate: float) -> None:
@@ -197,8 +199,11 @@ class Descent:
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor]) -> None:
         """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
-        directions = list(gradients) if self.skip is None else zero_where(self.skip, gradients)
-        descend(self.parameters, directions, self.rate)
+        rate, self.factor = self.rate if self.factor is None else self.rate * self.factor, None
+        directions = list(gradients)
+        if self.skip is not None:  # the factor may not be finite either
+            rate, *directions = zero_where(self.skip, [rate, *directions])
+        descend(self.parameters, directions, rate)
 
     def reset(self) -> None:
         """No effect: there is no state."""
@@ -243,8 +248,25 @@ def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list
 
     Equal to ``tf.clip_by_global_norm``; ``torch.nn.utils.clip_grad_norm_`` adds 1e-6 to the norm.
     """
-    norm = torch.linalg.vector_norm(torch.stack(norms(gradients)))
+    norm = global_norm(gradients)
     return list(torch._foreach_mul(list(gradients), clipping_scale(norm, limit))), norm
+
+
+def clip_in_update(optimiser: object, gradients: Sequence[Tensor], limit: float) -> Tensor | None:
+    """As :func:`clip_by_global_norm`, by ``optimiser``'s next update; the norm, None where it cannot.
+
+    The rate is multiplied instead of the gradients, which saves a GPU from reading and writing them once.
+    """
+    if not (isinstance(optimiser, Descent) and optimiser.clips and limit):
+        return None
+    norm = global_norm(gradients)
+    optimiser.factor = clipping_scale(norm, limit)
+    return norm
+
+
+def global_norm(gradients: Sequence[Tensor]) -> Tensor:
+    """The norm over all ``gradients``."""
+    return torch.linalg.vector_norm(torch.stack(norms(gradients)))
 
 
 def clipping_scale(norm: Tensor, limit: float) -> Tensor:

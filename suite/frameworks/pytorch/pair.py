@@ -15,7 +15,13 @@ from suite.frameworks import base
 from suite.frameworks.base import Arrays
 from suite.frameworks.pytorch.exchange import lost_rank
 from suite.frameworks.pytorch.framework import Batch, Framework
-from suite.frameworks.pytorch.optimisers import Adam, Descent, Momentum, clip_by_global_norm
+from suite.frameworks.pytorch.optimisers import (
+    Adam,
+    Descent,
+    Momentum,
+    clip_by_global_norm,
+    clip_in_update,
+)
 from suite.frameworks.pytorch.scaling import Optimiser
 
 Loss: TypeAlias = Tensor | tuple[Tensor, Any]
@@ -159,8 +165,10 @@ class BasePair(base.BasePair):
         else:
             gradients = self.differentiate_and_exchange(loss)
             if self._clip or self.keeps_norm:
-                clipped, norm = clip_by_global_norm(gradients, self._clip)
-                gradients = clipped if self._clip else gradients
+                norm = clip_in_update(self.optimiser, gradients, self._clip)
+                if norm is None:
+                    clipped, norm = clip_by_global_norm(gradients, self._clip)
+                    gradients = clipped if self._clip else gradients
                 result = torch.stack((result, norm)) if self.keeps_norm else result
             if self.optimiser is not None:
                 self.framework.scaling.update(self.optimiser, gradients)
