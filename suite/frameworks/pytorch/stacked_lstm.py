@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from suite.frameworks.pytorch import stacked_lstm_kernels as kernels
+from suite.frameworks.pytorch.stacked_lstm_weights import pack, unpack
 
 UNITS = 16  # hidden units of a program
 DEPTH = 64  # of a block of a product; P is a multiple of it
@@ -96,18 +97,6 @@ class Stack:
         settings["launch_cooperative_grid"] = True
         kernel_of_all[self.grid](waves, counter, *arguments, **constants, **settings)
 
-    def pack(self, matrices: Sequence[Tensor], both: bool) -> tuple[Tensor, Tensor]:
-        """The ``matrices`` in the type of the computation, [2 L, 4P, P], and [2 L, P, 4P] if ``both``."""
-        shape = len(matrices), 4 * self.padded, self.padded
-        packed = torch.empty(shape, dtype=self.kind, device=matrices[0].device)
-        turned = packed.new_empty(shape[0], self.padded, 4 * self.padded) if both else packed
-        grid = (4 * self.padded // DEPTH, self.padded // DEPTH)
-        for at, matrix in enumerate(matrices):
-            kernels.pack[grid](
-                matrix.contiguous(), packed[at], turned[at], self.width, self.padded, both, DEPTH
-            )  # fmt: skip
-        return packed, turned
-
 
 class _Layers(torch.autograd.Function):
     @staticmethod
@@ -118,7 +107,7 @@ class _Layers(torch.autograd.Function):
         stack = Stack(inputs, kind, layers)
         steps, batch, width, padded = stack.steps, stack.batch, stack.width, stack.padded
         matrices = [weight for at, weight in enumerate(weights) if at % 3 < 2]
-        packed, turned = stack.pack(matrices, keep)
+        packed, turned = pack(matrices, padded, kind, keep)
         biases = torch.stack([bias.view(4, width).t() for bias in weights[2::3]]).to(stack.wide)
         states = state.new_zeros(2 * layers + 1, steps + 1, batch, padded)
         states[0, :steps, :, :width] = inputs
@@ -158,16 +147,13 @@ class _Layers(torch.autograd.Function):
         )  # fmt: skip
         rows = slopes[:, :steps].reshape(layers, steps * batch, 4 * padded)
         sources = states[: 2 * layers, :steps].flatten(1, 2)
-        found: list[Tensor] = []
+        even, odd = (torch.bmm(rows.transpose(1, 2), sources[at::2]) for at in (0, 1))
+        matrices = unpack(even, odd, [weight for at, weight in enumerate(weights) if at % 3 < 2])
         sums = rows.sum(dim=1, dtype=stack.wide).view(layers, padded, 4)[:, : stack.width]
-        products = [torch.bmm(rows.transpose(1, 2), sources[at::2]) for at in (0, 1)]
+        found: list[Tensor] = []
         for layer in range(layers):
-            for product, weight in zip(products, weights[3 * layer : 3 * layer + 2], strict=True):
-                square = (
-                    product[layer].view(padded, 4, padded)[: stack.width, :, : stack.width].transpose(0, 1)
-                )
-                found.append(torch.empty_like(weight).view(square.shape).copy_(square).view_as(weight))
-            found.append(sums[layer].t().reshape(-1).to(weights[3 * layer + 2].dtype))
+            bias = sums[layer].t().reshape(-1).to(weights[3 * layer + 2].dtype)
+            found += [*matrices[2 * layer : 2 * layer + 2], bias]
         down = (rows[0] @ packed[0]).view(steps, batch, padded)
         return down[..., : stack.width].to(ctx.kind), None, None, None, *found
 

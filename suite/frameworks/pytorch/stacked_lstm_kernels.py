@@ -38,22 +38,6 @@ def _together(i, f, g, o, rows: tl.constexpr, units: tl.constexpr):  # type: ign
 
 
 @triton.jit
-def pack(  # type: ignore[no-untyped-def]
-    matrix, packed, turned, width, padded: tl.constexpr, both: tl.constexpr, block: tl.constexpr
-):
-    """Copy ``matrix`` [4, H, H] to ``packed`` [P, 4, P], and if ``both``, transposed, to ``turned``."""
-    row = tl.program_id(0) * block + tl.arange(0, block)
-    column = tl.program_id(1) * block + tl.arange(0, block)
-    gate, unit = row % 4, row // 4
-    inside = (unit < width)[:, None] & (column < width)[None, :]
-    value = tl.load(matrix + (gate * width + unit)[:, None] * width + column[None, :], mask=inside, other=0)
-    value = value.to(packed.dtype.element_ty)
-    tl.store(packed + row[:, None] * padded + column[None, :], value)
-    if both:
-        tl.store(turned + column[:, None] * (4 * padded) + row[None, :], tl.trans(value))
-
-
-@triton.jit
 def _tile(batch, width: tl.constexpr, rows: tl.constexpr, units: tl.constexpr):  # type: ignore[no-untyped-def]
     """Of this program: rows of the batch, units and columns of gates; which rows, units and columns exist."""
     row = tl.program_id(2) * rows + tl.arange(0, rows)[:, None]
