@@ -53,7 +53,7 @@ def compute(layers: int, width: int, dtype: str, masked: bool, batch: int = BATC
 
     def run(run_layers: Any, kind: torch.dtype) -> dict[str, NDArray[Any]]:
         hidden, moved = run_layers(weights, tokens, state.to(kind), dropout)
-        logits = pytorch.classify({name: value.to(kind) for name, value in weights.items()}, hidden)
+        logits = pytorch.classify(weights, hidden)
         found = {"logits": logits.detach(), "state": moved}
         gradients = torch.autograd.grad(logits, list(weights.values()), slopes.to(kind))
         found |= {f"gradient/{name}": value for name, value in zip(weights, gradients, strict=True)}

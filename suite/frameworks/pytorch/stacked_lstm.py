@@ -41,6 +41,11 @@ HELD = 768  # P, at most, for that
 HELD_WARPS = 8  # each computes one part of a held sum
 
 
+def padded_width(width: int) -> int:
+    """P for ``width``, H."""
+    return -(-width // DEPTH) * DEPTH
+
+
 def at_once(device: torch.device, programs: int) -> bool:
     """Whether ``device`` has a multiprocessor for each of ``programs`` that hold their weights."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) not in HOLDING:
@@ -56,7 +61,7 @@ class Stack:
         self.layers, self.kind = layers, kind
         exact = kind == torch.float64
         self.wide = kind if exact else torch.float32
-        self.padded = -(-self.width // DEPTH) * DEPTH
+        self.padded = padded_width(self.width)
         large = not inputs.is_cuda or torch.cuda.get_device_capability(inputs.device) in LARGE
         most = ROWS if large else FEWER_ROWS
         rows = 16 if exact else min(most, max(16, triton.next_power_of_2(self.batch)))

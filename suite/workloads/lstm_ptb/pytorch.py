@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from suite.frameworks.base import Arrays
@@ -50,12 +51,38 @@ def run_stacked(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropou
     return stacked_lstm(values, state, factors, parts)
 
 
+class _Widen(torch.autograd.Function):
+    """A weight [V, H] in another type, with zeros behind H, so that its rows are aligned for tensor cores.
+
+    This is one copy each way; a cast and a pad are two.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, width: int, kind: torch.dtype) -> Tensor:
+        ctx.width, ctx.kind = weight.shape[1], weight.dtype
+        wide = weight.new_empty(weight.shape[0], width, dtype=kind)
+        wide[:, : ctx.width] = weight
+        wide[:, ctx.width :] = 0
+        return wide
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc]
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None]:
+        return slopes[:, : ctx.width].to(ctx.kind), None, None
+
+
+def widen(weight: Tensor, width: int, kind: torch.dtype) -> Tensor:
+    """``weight`` [V, H] as [V, ``width``], zeros behind H, in ``kind``."""
+    widened: Tensor = _Widen.apply(weight, width, kind)  # type: ignore[no-untyped-call]
+    return widened
+
+
 def classify(weights: Weights, hidden: Tensor) -> Tensor:
-    """Logits [T, B, V]; ``hidden`` may be padded with zeros."""
-    weight = weights["softmax.weight"]
-    if padding := hidden.shape[-1] - weight.shape[1]:
-        weight = functional.pad(weight, (0, padding))  # its rows are aligned then, as tensor cores need
-    return functional.linear(hidden, weight, weights["softmax.bias"])
+    """Logits [T, B, V]; ``hidden`` may be padded with zeros, ``weights`` may have another type."""
+    weight, bias = weights["softmax.weight"], weights["softmax.bias"]
+    if weight.dtype != hidden.dtype or weight.shape[1] != hidden.shape[-1]:
+        weight, bias = widen(weight, hidden.shape[-1], hidden.dtype), bias.to(hidden.dtype)
+    return functional.linear(hidden, weight, bias)
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
@@ -104,8 +131,21 @@ class Pair(BasePair):
         tokens = batch["inputs"].long()
         if not self.stacked:
             return run_layers(weights, tokens, state, dropout)
-        # The kernels cast the weights themselves.
-        return run_stacked(self.masters if self.training else weights, tokens, state, dropout)
+        return run_stacked(weights, tokens, state, dropout)
+
+    def _weights(self) -> Weights:
+        """The weights of :meth:`_score`; the kernels and their softmax cast the masters themselves."""
+        return self.masters if self.stacked else self.cast()
+
+    def inference_weights(self) -> dict[str, Tensor]:
+        """As the base class; the softmax's weight as wide as its padded inputs."""
+        weights = super().inference_weights()
+        if self.stacked:
+            from suite.frameworks.pytorch.stacked_lstm import padded_width  # imports Triton
+
+            weight = weights["softmax.weight"]
+            weights["softmax.weight"] = widen(weight, padded_width(weight.shape[1]), weight.dtype)
+        return weights
 
     def _score(
         self, weights: Weights, batch: Batch, state: Tensor, dropout: Dropout
@@ -117,7 +157,7 @@ class Pair(BasePair):
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross entropy, summed over steps and averaged over rows, and the new state."""
-        losses, moved = self._score(self.cast(), batch, self._carried, self.dropout)
+        losses, moved = self._score(self._weights(), batch, self._carried, self.dropout)
         return losses.sum() / losses.shape[1], moved
 
     def infer(self, batch: Batch) -> Tensor:
@@ -129,14 +169,14 @@ class Pair(BasePair):
     @torch.no_grad()
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """Logits [T, B, V] without dropout, from the carried state, which does not change."""
-        batch, weights = self.framework.feed(self.data, index), self.cast()
+        batch, weights = self.framework.feed(self.data, index), self._weights()
         hidden, _ = self._run_layers(weights, batch, self._carried, NO_DROPOUT)
         return self.framework.array(classify(weights, hidden))
 
     @torch.no_grad()
     def predict(self, arrays: Arrays) -> Arrays:
         """``nll`` [n - 1], the negative log likelihood of every token but the first, from a zero state."""
-        weights, state, parts = self.cast(), self._zero_state(1), []
+        weights, state, parts = self._weights(), self._zero_state(1), []
         for window in windows(arrays["tokens"], self.dims.steps):
             batch = {name: self.framework.tensor(array) for name, array in window.items()}
             losses, state = self._score(weights, batch, state, NO_DROPOUT)
