@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from suite.environments import environments
 from tests.equivalence.compare import in_norm
 from tests.equivalence.interpreters import run, triton_packages
 
@@ -20,3 +22,11 @@ def test_kernels_equal_pytorch(tmp_path: Path) -> None:
     assert len(apart) == 96
     bounds = {name: 5e-3 if name.startswith("half") else 1e-12 for name in apart}
     assert {name: value for name, value in apart.items() if not value <= bounds[name]} == {}
+
+
+@pytest.mark.gpu
+def test_one_launch_equals_launches_of_waves_on_a_gpu() -> None:
+    if environments.accelerator() != "cuda":
+        pytest.skip("no NVIDIA GPU answers")
+    done = run("pytorch", "tests.equivalence.gpu_stacked_lstm", accelerator="cuda")
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
