@@ -1,4 +1,4 @@
-"""Parts of recurrent models in PyTorch: an LSTM layer with cuDNN's weights, and dropout on its input.
+"""Parts of recurrent models in PyTorch: an LSTM layer with cuDNN's weights, its dropout, wider weights.
 
 Sequences are time-major, [T, B, width].
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 # Each step casts the weights anew, so cuDNN always copies them; its advice does not apply.
@@ -64,3 +66,29 @@ def lstm(
         inputs, state, tensors, True, 1, 0.0, torch.is_grad_enabled(), False, False
     )
     return outputs, (hidden, cell)
+
+
+class _Widen(torch.autograd.Function):
+    """A weight [V, H] in another type, with zeros behind H, so that its rows are aligned for tensor cores.
+
+    This is one copy each way; a cast and a pad are two.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, width: int, kind: torch.dtype) -> Tensor:
+        ctx.width, ctx.kind = weight.shape[1], weight.dtype
+        wide = weight.new_empty(weight.shape[0], width, dtype=kind)
+        wide[:, : ctx.width] = weight
+        wide[:, ctx.width :] = 0
+        return wide
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc]
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None]:
+        return slopes[:, : ctx.width].to(ctx.kind), None, None
+
+
+def widen(weight: Tensor, width: int, kind: torch.dtype) -> Tensor:
+    """``weight`` [V, H] as [V, ``width``], zeros behind H, in ``kind``."""
+    widened: Tensor = _Widen.apply(weight, width, kind)  # type: ignore[no-untyped-call]
+    return widened

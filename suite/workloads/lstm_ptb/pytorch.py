@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from suite.frameworks.base import Arrays
 from suite.frameworks.pytorch.framework import Batch
 from suite.frameworks.pytorch.pair import BasePair
-from suite.frameworks.pytorch.recurrent import NO_DROPOUT, Dropout, lstm
+from suite.frameworks.pytorch.recurrent import NO_DROPOUT, Dropout, lstm, widen
 from suite.workloads.lstm_ptb.data import windows
 
 Weights = Mapping[str, Tensor]
@@ -49,32 +48,6 @@ def run_stacked(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropou
     factors = dropout.factors([*(f"lstm.{layer}" for layer in layers[1:]), "softmax"], values)
     parts = [weights[f"lstm.{layer}.{part}"] for layer in layers for part in ("input", "hidden", "bias")]
     return stacked_lstm(values, state, factors, parts)
-
-
-class _Widen(torch.autograd.Function):
-    """A weight [V, H] in another type, with zeros behind H, so that its rows are aligned for tensor cores.
-
-    This is one copy each way; a cast and a pad are two.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, width: int, kind: torch.dtype) -> Tensor:
-        ctx.width, ctx.kind = weight.shape[1], weight.dtype
-        wide = weight.new_empty(weight.shape[0], width, dtype=kind)
-        wide[:, : ctx.width] = weight
-        wide[:, ctx.width :] = 0
-        return wide
-
-    @staticmethod
-    @once_differentiable  # type: ignore[misc]
-    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None]:
-        return slopes[:, : ctx.width].to(ctx.kind), None, None
-
-
-def widen(weight: Tensor, width: int, kind: torch.dtype) -> Tensor:
-    """``weight`` [V, H] as [V, ``width``], zeros behind H, in ``kind``."""
-    widened: Tensor = _Widen.apply(weight, width, kind)  # type: ignore[no-untyped-call]
-    return widened
 
 
 def classify(weights: Weights, hidden: Tensor) -> Tensor:
