@@ -3,7 +3,7 @@
 ``python -m tests.equivalence.ncf_kernels FILE PACKAGES`` writes scores and all gradients of both, each under
 ``kernels/<case>`` and ``plain/<case>``, in fp64 and fp32, and of the pair. Triton is imported from the folder
 PACKAGES. Its interpreter has no products of bfloat16: in fp32 the kernels compute as in half precision, with
-activations that stay in registers. The compiled kernels are checked on a GPU.
+gradients that stay in registers. The compiled kernels are checked on a GPU.
 """
 
 from __future__ import annotations
@@ -77,10 +77,7 @@ def main(file: str, packages: str) -> None:
     sys.path.append(packages)
     from suite.workloads.ncf import pytorch_kernels
 
-    pytorch_kernels.EXACT, pytorch_kernels.DEPTH = (
-        (64, 64, 4, 1),
-        32,
-    )  # fewer programs and turns, which the interpreter runs slowly
+    pytorch_kernels.EXACT = 64, 64, 32, 4, 1  # fewer programs and turns, which the interpreter runs slowly
     found: dict[str, Any] = {}
     for precision, dtype in (("fp64", torch.float64), ("fp32", torch.float32)):
         for at, (count, dims) in enumerate(SIZES):

@@ -1,12 +1,12 @@
 """Triton kernels of NeuMF's scores and of their gradient: one launch each for a batch.
 
 A program computes all layers for a block of samples. Activations and their gradients are stored, as the
-products for the weights' gradients need them. In half precision they also stay in registers for the next
-layer: some columns of the first hidden layer at a time, from which a sum for all columns of the layer behind
-it (forward) or of the inputs (backward) grows. In float64 they do not fit, and the program reads them again
-from the cache. Gradients of embeddings, biases and the output layer are added up atomically, so that sums of
-the same numbers may differ in their last bits. The sizes of blocks are powers of two, at least the 16 that
-``tl.dot`` needs; what is too much is masked.
+products for the weights' gradients need them. The program reads activations again, from the cache, for its
+next layer. Gradients of half precision also stay in registers for the layer before: some columns of the first
+hidden layer at a time, from which a sum for all columns of the inputs grows. In float64 they do not fit.
+Gradients of embeddings, biases and the output layer are added up atomically, so that sums of the same numbers
+may differ in their last bits. The sizes of blocks are powers of two, at least the 16 that ``tl.dot`` needs;
+what is too much is masked.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ from torch.autograd.function import once_differentiable
 from suite.frameworks.pytorch.kernels import add_product
 
 LAYERS = 3  # of the MLP
-# Of each kernel: samples of a program; columns of the first hidden layer at once; warps; blocks of weights
-# that are loaded ahead, plus one. At the published widths no register is spilled, and the 66 KiB of shared
-# memory that forward takes fit on GPUs that have 99.
-FORWARD = 64, 32, 4, 2
-BACKWARD = 64, 32, 4, 2
-EXACT = 16, 32, 4, 1  # both in fp64, without tensor cores
-DEPTH = 4  # of the blocks of a product in fp64
+# Of each kernel: samples of a program; columns of a product at once, and depth of its blocks, at most; warps;
+# blocks that are loaded ahead, plus one. Backward in half precision takes whole layers as depth.
+FORWARD = 64, 64, 64, 4, 3
+BACKWARD = 64, 32, 64, 4, 3
+EXACT = 16, 32, 4, 4, 1  # both in fp64, without tensor cores
 
 
 @triton.jit
@@ -88,22 +86,12 @@ def _joined(by_user, by_item, user, item, column, half):  # type: ignore[no-unty
 
 
 @triton.jit
-def _gather(of_user, of_item, user, item, inputs, row, inside, column, half):  # type: ignore[no-untyped-def]
-    """The columns ``column`` [1, n] of the MLP's ``inputs`` [n, 2 * half], stored: both embeddings."""
-    there = inside & (column < 2 * half)
-    found = tl.load(_joined(of_user, of_item, user, item, column, half), mask=there, other=0)
-    found = found.to(inputs.dtype.element_ty)
-    tl.store(inputs + row * (2 * half) + column, found, mask=there)
-    return found
-
-
-@triton.jit
 def _forward(  # type: ignore[no-untyped-def]
     users, items, mf_user, mf_item, mlp_user, mlp_item, weight1, bias1, weight2, bias2, weight3, bias3,
     output, last_bias, inputs, hidden1, hidden2, hidden3, scores, count,
     factors: tl.constexpr, half: tl.constexpr, width1: tl.constexpr, width2: tl.constexpr,
-    width3: tl.constexpr, wide: tl.constexpr, block: tl.constexpr, joined: tl.constexpr,
-    middle: tl.constexpr, top: tl.constexpr, rows: tl.constexpr, across: tl.constexpr, depth: tl.constexpr
+    width3: tl.constexpr, wide: tl.constexpr, block: tl.constexpr, top: tl.constexpr, rows: tl.constexpr,
+    across: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """Scores of ``rows`` samples, and what the gradient needs: inputs and outputs of the layers."""
     start = tl.program_id(0).to(tl.int64) * rows  # a large batch has more elements than int32 counts
@@ -115,41 +103,30 @@ def _forward(  # type: ignore[no-untyped-def]
     hidden1 += start * width1
     hidden2 += start * width2
     hidden3 += start * width3
+    for k in range(0, half, depth):
+        at = k + tl.arange(0, depth)[None, :]
+        there = inside & (at < half)
+        target = inputs + row * (2 * half) + at
+        kind: tl.constexpr = inputs.dtype.element_ty
+        tl.store(target, tl.load(mlp_user + user * half + at, mask=there, other=0).to(kind), mask=there)
+        tl.store(
+            target + half, tl.load(mlp_item + item * half + at, mask=there, other=0).to(kind), mask=there
+        )
+    tl.debug_barrier()
+    _hidden(inputs, weight1, bias1, hidden1, row, inside, 2 * half, width1, wide, rows, across, depth)
+    _hidden(hidden1, weight2, bias2, hidden2, row, inside, width1, width2, wide, rows, across, depth)
+    _hidden(hidden2, weight3, bias3, hidden3, row, inside, width2, width3, wide, rows, across, depth)
     at = tl.arange(0, block)[None, :]
     there = inside & (at < factors)
     product = tl.load(mf_user + user * factors + at, mask=there, other=0)
     product *= tl.load(mf_item + item * factors + at, mask=there, other=0)
     share = tl.load(output + at, mask=at < factors, other=0).to(wide)
-    score = tl.sum(product.to(hidden3.dtype.element_ty).to(wide) * share, 1)
-    if wide == tl.float64:  # no tensor cores: small blocks, and each layer reads what the last one stored
-        for first in range(0, 2 * half, depth):
-            column = first + tl.arange(0, depth)[None, :]
-            _gather(mlp_user, mlp_item, user, item, inputs, row, inside, column, half)
-        tl.debug_barrier()
-        _hidden(inputs, weight1, bias1, hidden1, row, inside, 2 * half, width1, wide, rows, across, depth)
-        _hidden(hidden1, weight2, bias2, hidden2, row, inside, width1, width2, wide, rows, across, depth)
-        _hidden(hidden2, weight3, bias3, hidden3, row, inside, width2, width3, wide, rows, across, depth)
-        at = tl.arange(0, top)[None, :]
-        last = tl.load(hidden3 + row * width3 + at, mask=inside & (at < width3), other=0)
-    else:
-        at = tl.arange(0, joined)
-        source = _gather(mlp_user, mlp_item, user, item, inputs, row, inside, at[None, :], half)
-        within = tl.arange(0, middle)
-        total = tl.zeros((rows, middle), wide)
-        for first in range(0, width1, across):
-            column = first + tl.arange(0, across)
-            tile = _tile(weight1, at, column, 2 * half, width1, 1, 2 * half)
-            part = tl.dot(source, tile, out_dtype=wide)
-            part = _rectified(part, bias1, hidden1, row, inside, column[None, :], width1)
-            total = tl.dot(part, _tile(weight2, column, within, width1, width2, 1, width1), total)
-        part = _rectified(total, bias2, hidden2, row, inside, within[None, :], width2)
-        at = tl.arange(0, top)
-        total = tl.dot(part, _tile(weight3, within, at, width2, width3, 1, width2), out_dtype=wide)
-        last = _rectified(total, bias3, hidden3, row, inside, at[None, :], width3)
+    total = tl.sum(product.to(hidden3.dtype.element_ty).to(wide) * share, 1)
     at = tl.arange(0, top)[None, :]
     share = tl.load(output + factors + at, mask=at < width3, other=0).to(wide)
-    score += tl.sum(last.to(wide) * share, 1) + tl.load(last_bias).to(wide)
-    tl.store(scores + start + row, score[:, None], mask=inside)
+    last = tl.load(hidden3 + row * width3 + at, mask=inside & (at < width3), other=0)
+    total += tl.sum(last.to(wide) * share, 1) + tl.load(last_bias).to(wide)
+    tl.store(scores + start + row, total[:, None], mask=inside)
 
 
 @triton.jit
@@ -307,9 +284,10 @@ class _Scores(torch.autograd.Function):
         matrices, hidden = layers[0 : 2 * LAYERS : 2], kept[1:]
         slopes = [torch.empty_like(one) for one in hidden]
         grid, settings = _settings(BACKWARD, tables[0].shape[1], kept)
+        joined, middle = _block(kept[0].shape[1]), _block(kept[2].shape[1])
         _backward[grid](
             users, items, *tables, *matrices, layers[-2], *hidden, given.contiguous(), *slopes, *sums,
-            len(users), **settings
+            len(users), joined=joined, middle=middle, **settings
         )  # fmt: skip
         found = sums[:4]
         for slope, source, bias in zip(slopes, kept, sums[4:], strict=False):
@@ -322,7 +300,7 @@ def _settings(
 ) -> tuple[tuple[int], dict[str, Any]]:
     """The grid of a kernel with these constants and its compile-time arguments."""
     exact = kept[0].dtype == torch.float64
-    rows, across, warps, stages = EXACT if exact else constants
+    rows, across, depth, warps, stages = EXACT if exact else constants
     both, *widths = (one.shape[1] for one in kept)
     return (triton.cdiv(len(kept[0]), rows),), {
         "factors": factors,
@@ -330,12 +308,10 @@ def _settings(
         **{f"width{at}": width for at, width in enumerate(widths, 1)},
         "wide": tl.float64 if exact else tl.float32,
         "block": _block(factors),
-        "joined": _block(both),
-        "middle": _block(widths[1]),
         "top": _block(widths[2]),
         "rows": rows,
         "across": min(across, _block(max(both, *widths))),
-        "depth": DEPTH,
+        "depth": min(depth, _block(min(both // 2, *widths))),
         "num_warps": warps,
         "num_stages": stages,
     }
