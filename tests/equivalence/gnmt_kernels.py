@@ -1,7 +1,7 @@
-"""GNMT's fast kernels against the plain operators, on the CPU: Triton's in its interpreter, others uncompiled.
+"""GNMT's fast kernels against the plain operators on the CPU: Triton's in its interpreter, others uncompiled.
 
-``python -m tests.equivalence.gnmt_kernels FILE PACKAGES`` writes outputs, gradients and tokens of both in fp64,
-and scores of odd sizes also in half precision, with their gradients. Triton is imported from the folder
+``python -m tests.equivalence.gnmt_kernels FILE PACKAGES`` writes outputs, gradients and tokens of both in
+fp64, and scores of odd sizes also in half precision, with their gradients. Triton is imported from the folder
 PACKAGES. The compiled kernels, and the GPU's own tanh, are checked on a GPU.
 """
 

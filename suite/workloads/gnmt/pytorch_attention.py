@@ -1,6 +1,6 @@
 """Triton kernels of GNMT's attention scores and of their gradients; nothing of size [B, T, S, H] is stored.
 
-A score is the sum over H of tanh(query + key) * vector. Forward, a program makes the scores of some queries
+A score is the sum over H of tanh(query + key) * vector. Forward, a program makes the scores of one query
 and some keys of a sentence. Backward, one makes the gradients of some queries, or of some keys, in a block of
 columns: one launch for each of the two, which compute every tanh again. Sums are in a fixed order, so that
 results repeat bit for bit.
@@ -18,8 +18,7 @@ from torch.autograd.function import once_differentiable
 
 ROWS = 16  # of a program: keys forward; queries or keys backward
 COLUMNS = 64  # of H that a program loads at a time
-QUERIES = 8  # of a program forward
-UNROLLED = 4  # rows of the other sequence in an iteration backward
+UNROLLED = 2  # rows of the other sequence in an iteration backward
 WARPS = 4
 
 
@@ -38,29 +37,25 @@ def _tanh(x, fast: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=["batch", "targets", "sources"])
 def _forward(  # type: ignore[no-untyped-def]
     queries, keys, vector, scores, batch, targets, sources,
-    width: tl.constexpr, wide: tl.constexpr, fast: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr,
-    few: tl.constexpr
+    width: tl.constexpr, wide: tl.constexpr, fast: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr
 ):  # fmt: skip
-    """``scores`` [B, T, S]; program (block of keys, block of queries, sentence)."""
+    """``scores`` [B, T, S]; program (block of keys, query, sentence)."""
     row = tl.program_id(0) * rows + tl.arange(0, rows)
+    target = tl.program_id(1)
     sentence = tl.program_id(2).to(tl.int64)
     line = batch.to(tl.int64) * width  # between the steps of a sentence
     inside = row < sources
     key = keys + sentence * width + row[:, None] * line
-    for number in range(few):
-        target = tl.program_id(1) * few + number
-        if target < targets:
-            query = queries + sentence * width + target * line
-            total = tl.zeros((rows, columns), wide)
-            for first in range(0, width, columns):
-                column = first + tl.arange(0, columns)
-                there = column < width
-                q = tl.load(query + column, mask=there, other=0).to(wide)
-                k = tl.load(key + column[None, :], mask=inside[:, None] & there[None, :], other=0).to(wide)
-                v = tl.load(vector + column, mask=there, other=0)
-                total += _tanh(q[None, :] + k, fast) * v[None, :]
-            at = scores + (sentence * targets + target) * sources + row
-            tl.store(at, tl.sum(total, 1), mask=inside)
+    query = queries + sentence * width + target * line
+    total = tl.zeros((rows, columns), wide)
+    for first in range(0, width, columns):
+        column = first + tl.arange(0, columns)
+        there = column < width
+        q = tl.load(query + column, mask=there, other=0).to(wide)
+        k = tl.load(key + column[None, :], mask=inside[:, None] & there[None, :], other=0).to(wide)
+        v = tl.load(vector + column, mask=there, other=0)
+        total += _tanh(q[None, :] + k, fast) * v[None, :]
+    tl.store(scores + (sentence * targets + target) * sources + row, tl.sum(total, 1), mask=inside)
 
 
 @triton.jit(do_not_specialize=["batch", "length", "others", "by_row", "by_other"])
@@ -111,12 +106,10 @@ class _Score(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
         queries, keys, vector = queries.contiguous(), keys.contiguous(), vector.contiguous()
-        (targets, batch, width), sources = queries.shape, keys.shape[0]
+        (targets, batch, _), sources = queries.shape, keys.shape[0]
         scores = vector.new_empty(batch, targets, sources)
-        grid = triton.cdiv(sources, ROWS), triton.cdiv(targets, QUERIES), batch
-        _forward[grid](
-            queries, keys, vector, scores, batch, targets, sources, few=QUERIES, **_settings(queries, vector)
-        )
+        grid = triton.cdiv(sources, ROWS), targets, batch
+        _forward[grid](queries, keys, vector, scores, batch, targets, sources, **_settings(queries, vector))
         ctx.save_for_backward(queries, keys, vector)
         return scores
 

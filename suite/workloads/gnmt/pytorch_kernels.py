@@ -1,8 +1,8 @@
 """Attention scores and loss of GNMT: plain PyTorch, and fast kernels that recompute to save memory.
 
 The fast kernels do the same arithmetic without storing large tensors: attention, in Triton
-(``pytorch_attention``), never stores [B, T, S, H], the loss stores the logits once and computes their gradient
-in one pass. The loss is a custom autograd function whose bodies ``torch.compile`` fuses. They never
+(``pytorch_attention``), never stores [B, T, S, H], the loss stores the logits once and computes their
+gradient in one pass. The loss is a custom autograd function whose bodies ``torch.compile`` fuses. They never
 synchronise with the device, so a step can be captured.
 """
 
