@@ -38,7 +38,7 @@ STAGES = 4  # blocks that are loaded ahead, plus one
 EXACT_DEPTH = 4  # in fp64, without tensor cores
 HOLDING = ((9, 0),)  # capabilities where one launch may compute all waves: 227 KiB of shared memory suffice
 HELD = 768  # P, at most, for that
-HELD_WARPS = 4  # each computes one part of a held sum
+HELD_WARPS = 4  # each computes two parts of a held sum backward
 
 
 def padded_width(width: int) -> int:

@@ -13,7 +13,7 @@ import triton.language as tl
 
 from suite.frameworks.pytorch.kernels import add_product
 
-PARTS = tl.constexpr(8)  # of a held sum over all gates, which has one sum per part and warp
+PARTS = tl.constexpr(8)  # of a held sum over all gates: the sums of the parts do not wait for each other
 AHEAD = tl.constexpr(7)  # blocks of slopes loaded before the first one is used: shared memory has room for 8
 
 
