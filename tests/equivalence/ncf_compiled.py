@@ -32,10 +32,7 @@ def main(packages: str) -> None:
         for kernel, chosen in ((kernels._forward, kernels.FORWARD), (kernels._backward, kernels.BACKWARD)):
             _, constants = kernels._settings(chosen, dims.factors, kept)
             if kernel is kernels._backward:
-                constants |= {
-                    "joined": kernels._block(dims.layers[0]),
-                    "middle": kernels._block(dims.layers[2]),
-                }
+                constants |= kernels._whole(kept)
             options = {name: constants.pop(name) for name in ("num_warps", "num_stages")}
             types: dict[str, Any] = {
                 name: ids.get(name, wide if name in tables or name.startswith("by_") else narrow)

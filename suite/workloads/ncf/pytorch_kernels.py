@@ -24,7 +24,7 @@ from suite.frameworks.pytorch.kernels import add_product
 
 LAYERS = 3  # of the MLP
 # Of each kernel: samples of a program; columns of a product at once, and depth of its blocks, at most; warps;
-# blocks that are loaded ahead, plus one. Backward in half precision takes whole layers as depth.
+# blocks that are loaded ahead, plus one. Backward's depth is unused: it multiplies by all rows of a matrix.
 FORWARD = 64, 64, 64, 4, 3
 BACKWARD = 64, 32, 64, 4, 3
 EXACT = 16, 32, 4, 4, 1  # both in fp64, without tensor cores
@@ -56,16 +56,6 @@ def _product(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _rectified(total, bias, target, row, inside, column, width):  # type: ignore[no-untyped-def]
-    """The ReLU of ``total`` plus ``bias``, stored as columns ``column`` [1, n] of ``target`` [n, width]."""
-    there = column < width
-    total += tl.load(bias + column, mask=there, other=0).to(total.dtype)
-    total = tl.maximum(total, 0, propagate_nan=tl.PropagateNan.ALL).to(target.dtype.element_ty)
-    tl.store(target + row * width + column, total, mask=inside & there)
-    return total
-
-
-@triton.jit
 def _hidden(  # type: ignore[no-untyped-def]
     source, weight, bias, target, row, inside, length: tl.constexpr, width: tl.constexpr, wide: tl.constexpr,
     rows: tl.constexpr, across: tl.constexpr, depth: tl.constexpr
@@ -75,7 +65,11 @@ def _hidden(  # type: ignore[no-untyped-def]
         total = _product(
             source, weight, row, inside, first, length, width, 1, length, wide, rows, across, depth
         )
-        _rectified(total, bias, target, row, inside, first + tl.arange(0, across)[None, :], width)
+        column = first + tl.arange(0, across)[None, :]
+        there = column < width
+        total += tl.load(bias + column, mask=there, other=0).to(wide)
+        total = tl.maximum(total, 0, propagate_nan=tl.PropagateNan.ALL)
+        tl.store(target + row * width + column, total.to(target.dtype.element_ty), mask=inside & there)
     tl.debug_barrier()  # other threads of the program read this
 
 
@@ -284,10 +278,9 @@ class _Scores(torch.autograd.Function):
         matrices, hidden = layers[0 : 2 * LAYERS : 2], kept[1:]
         slopes = [torch.empty_like(one) for one in hidden]
         grid, settings = _settings(BACKWARD, tables[0].shape[1], kept)
-        joined, middle = _block(kept[0].shape[1]), _block(kept[2].shape[1])
         _backward[grid](
             users, items, *tables, *matrices, layers[-2], *hidden, given.contiguous(), *slopes, *sums,
-            len(users), joined=joined, middle=middle, **settings
+            len(users), **settings, **_whole(kept)
         )  # fmt: skip
         found = sums[:4]
         for slope, source, bias in zip(slopes, kept, sums[4:], strict=False):
@@ -315,6 +308,11 @@ def _settings(
         "num_warps": warps,
         "num_stages": stages,
     }
+
+
+def _whole(kept: Sequence[Tensor]) -> dict[str, int]:
+    """Further compile-time arguments of :func:`_backward`: blocks of all inputs and of all of layer 2."""
+    return {"joined": _block(kept[0].shape[1]), "middle": _block(kept[2].shape[1])}
 
 
 def _block(width: int) -> int:
