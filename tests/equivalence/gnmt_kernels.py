@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# targets, sources, batch, H: none, one and several blocks of rows, of columns and of queries
+# targets, sources, batch, H: one block and several of rows and of columns
 SIZES = ((3, 5, 2, 70), (17, 18, 3, 130), (1, 21, 2, 64))
 
 
@@ -73,15 +73,18 @@ def main(file: str, packages: str) -> None:
     sys.path.append(packages)
     calls: list[str] = []
 
-    def uncompiled(function: Any) -> Any:
+    def recorded(function: Any) -> Any:
+        """``function``, uncompiled."""
         calls.append(function.__name__)
         return function
 
-    plain = compute(fast=False)
-    if calls:
-        raise RuntimeError(f"the plain operators called kernels: {calls}")
-    with mock.patch.object(kernels, "_compiled", uncompiled):
+    score = mock.patch.object(kernels, "fast_score", wraps=kernels.fast_score)
+    with mock.patch.object(kernels, "_compiled", recorded), score as scored:
+        plain = compute(fast=False)
+        if calls or scored.called:
+            raise RuntimeError(f"the plain operators called kernels: {calls}, scores: {scored.called}")
         fast = compute(fast=True)
+    calls += ["fast_score"] * scored.called
     found: dict[str, Any] = {"used": np.array(sorted(set(calls)))}
     found |= {f"plain/{name}": array for name, array in plain.items()}
     found |= {f"fast/{name}": array for name, array in fast.items()}

@@ -51,9 +51,9 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, dynamic=False, fullgraph=True)
 
 
-def _any_length(tensor: Tensor, *axes: int) -> Tensor:
-    """``tensor``, for a function compiled for any length of ``axes``: the five buckets share its code."""
-    torch._dynamo.maybe_mark_dynamic(tensor, axes)
+def _any_length(tensor: Tensor) -> Tensor:
+    """``tensor``, for a function compiled for any number of rows: the five buckets share its code."""
+    torch._dynamo.maybe_mark_dynamic(tensor, 0)
     return tensor
 
 
@@ -81,7 +81,7 @@ def _loss_backward(
 class _Loss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, counted: Tensor, smoothing: float) -> Tensor:
-        logits, targets, counted = _any_length(logits, 0), _any_length(targets, 0), _any_length(counted, 0)
+        logits, targets, counted = _any_length(logits), _any_length(targets), _any_length(counted)
         loss, normaliser = _compiled(_loss_forward)(logits, targets, counted, smoothing)
         ctx.save_for_backward(logits, targets, counted, normaliser)
         ctx.smoothing = smoothing
@@ -91,6 +91,6 @@ class _Loss(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        logits, targets, counted, normaliser = (_any_length(tensor, 0) for tensor in ctx.saved_tensors)
+        logits, targets, counted, normaliser = map(_any_length, ctx.saved_tensors)
         slope = _compiled(_loss_backward)(logits, targets, counted, normaliser, ctx.smoothing, gradient)
         return slope, None, None, None
