@@ -192,9 +192,10 @@ def _concat(layer: Any, x: Tensor, run: Pass) -> Tensor:
 def _residual(
     layer: layers.Residual, x: Tensor, again: Tensor, run: Pass, twice: bool
 ) -> tuple[Tensor, Tensor]:
-    """The output of a block for ``x``, which ``again`` equals, and the same for a second use.
+    """The output of a block for ``x``, and an equal tensor for its second use; ``again`` is that of ``x``.
 
-    ``twice``: it has two uses. With one, of a mean, the compiler need not store it, as an operator would.
+    ``twice``: the output has two uses. If it has one, the mean at the end of a network, the compiler need not
+    store it; the gradient of the operators reads it.
     """
     *inner, last = layer.body
     body = compute(inner, x, run)
@@ -205,11 +206,13 @@ def _residual(
     *before, end = layer.shortcut or (None,)
     if isinstance(end, layers.BatchNorm):
         x2 = compute(before, again, aside)
-        y, copy, *found = normalise_both_and_add(body, *_scales(last, run), x2, *_scales(end, run))
-        _observe(end, aside, found[3], found[4])
+        found = normalise_both_and_add(body, *_scales(last, run), x2, *_scales(end, run))
+        y, copy, mean, variance, _, mean2, variance2, _ = found
+        _observe(end, aside, mean2, variance2)
     else:
-        y, copy, *found = normalise_and_add(body, compute(layer.shortcut, again, aside), *_scales(last, run))
-    _observe(last, run, found[0], found[1])
+        shortcut = compute(layer.shortcut, again, aside)
+        y, copy, mean, variance, _ = normalise_and_add(body, shortcut, *_scales(last, run))
+    _observe(last, run, mean, variance)
     run.seen.update(aside.seen)
     return y, copy
 

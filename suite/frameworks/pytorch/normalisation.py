@@ -3,9 +3,9 @@
 ``torch.compile`` fuses the pointwise part with what is around and reaches the speed of memory; its sums over
 batch and positions do not. They are operators here, which the compiler calls as they are. Where a ReLU
 follows, the gradient finds from the input again where it is zero, instead of reading the ReLU's output.
-The end of a residual block is one operator with what is added and the ReLU, so that the kernel of the sums
-also makes the gradient that they are of; otherwise one kernel writes it and the next reads it again. The
-formulas are those of Ioffe and Szegedy, "Batch Normalization", ICML 2015.
+The end of a residual block, with its addition and ReLU, is one operator: the kernel of the sums also computes
+the gradient of the ReLU's input, which otherwise one kernel writes and the next reads. The formulas are those
+of Ioffe and Szegedy, "Batch Normalization", ICML 2015.
 
 Registering the operators looks for Triton: only builds of PyTorch for CUDA import this module.
 """
@@ -60,16 +60,16 @@ def _empty_gradients(_slopes: Tensor, _x: Tensor, mean: Tensor, *_: Tensor | boo
 def _gradients_of_sum(
     slopes: Tensor, others: Tensor, y: Tensor, x: Tensor, mean: Tensor, inverse: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradient behind the ReLU of y = max(normalised x + shortcut, 0), and those of gamma and beta.
+    """The gradients of total, gamma and beta, where y = max(total, 0) and total = normalised x + shortcut.
 
     The gradient of ``y`` is ``slopes + others``.
     """
     from suite.frameworks.pytorch import normalisation_kernels
 
-    behind, *written = _empty_gradients_of_sum(slopes, others, y, x, mean, inverse)
-    one = _rows(x), (mean, inverse), (written[0], written[1])
-    normalisation_kernels.gradients_of_sum((_rows(slopes), _rows(others)), _rows(y), one, None, _rows(behind))
-    return behind, written[0], written[1]
+    of_total, of_gamma, of_beta = _empty_gradients_of_sum(slopes, others, y, x, mean, inverse)
+    one, both = (_rows(x), (mean, inverse), (of_gamma, of_beta)), (_rows(slopes), _rows(others))
+    normalisation_kernels.gradients_of_sum(both, _rows(y), one, None, _rows(of_total))
+    return of_total, of_gamma, of_beta
 
 
 @_gradients_of_sum.register_fake
@@ -78,8 +78,8 @@ def _empty_gradients_of_sum(
 ) -> tuple[Tensor, Tensor, Tensor]:
     count, channels, height, width = y.shape
     # In the channels-last layout whatever that of y is: the kernel writes rows without gaps.
-    behind = y.new_empty(count, height, width, channels).permute(0, 3, 1, 2)
-    return behind, torch.empty_like(mean), torch.empty_like(mean)
+    of_total = y.new_empty(count, height, width, channels).permute(0, 3, 1, 2)
+    return of_total, torch.empty_like(mean), torch.empty_like(mean)
 
 
 @torch.library.custom_op("suite::batch_norm_gradients_of_both", mutates_args=())
@@ -87,14 +87,15 @@ def _gradients_of_both(
     slopes: Tensor, others: Tensor, y: Tensor,
     x: Tensor, mean: Tensor, inverse: Tensor, x2: Tensor, mean2: Tensor, inverse2: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """The same of y = max(normalised x + normalised x2, 0); last the gradients of gamma2 and beta2."""
+    """As :func:`_gradients_of_sum`, where the shortcut is normalised x2; last those of gamma2 and beta2."""
     from suite.frameworks.pytorch import normalisation_kernels
 
-    behind, *written = _empty_gradients_of_both(slopes, others, y, x, mean, inverse, x2, mean2, inverse2)
-    one = _rows(x), (mean, inverse), (written[0], written[1])
-    two = _rows(x2), (mean2, inverse2), (written[2], written[3])
-    normalisation_kernels.gradients_of_sum((_rows(slopes), _rows(others)), _rows(y), one, two, _rows(behind))
-    return behind, written[0], written[1], written[2], written[3]
+    of_total, *written = _empty_gradients_of_both(slopes, others, y, x, mean, inverse, x2, mean2, inverse2)
+    of_gamma, of_beta, of_gamma2, of_beta2 = written
+    one, both = (_rows(x), (mean, inverse), (of_gamma, of_beta)), (_rows(slopes), _rows(others))
+    two = _rows(x2), (mean2, inverse2), (of_gamma2, of_beta2)
+    normalisation_kernels.gradients_of_sum(both, _rows(y), one, two, _rows(of_total))
+    return of_total, of_gamma, of_beta, of_gamma2, of_beta2
 
 
 @_gradients_of_both.register_fake
@@ -186,7 +187,7 @@ def _keep_sum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
     x, shortcut, gamma, _, _ = inputs
     y, _, mean, _, inverse = output
     ctx.save_for_backward(x, y, gamma, mean, inverse)
-    ctx.of_shortcut = shortcut.dtype
+    ctx.shortcut_type = shortcut.dtype
 
 
 def _differentiate_sum(
@@ -196,9 +197,9 @@ def _differentiate_sum(
     # Where a layout must change, the compiler does it in the kernel that makes the slopes.
     slopes = slopes.contiguous(memory_format=torch.channels_last)
     others = others.contiguous(memory_format=torch.channels_last)
-    behind, *sums = _gradients_of_sum(slopes, others, y, x, mean, inverse)
-    of_x = _gradient_of_x(behind.to(gamma.dtype), x, mean, inverse, gamma, (sums[0], sums[1]))
-    return of_x, behind.to(ctx.of_shortcut), sums[0], sums[1], None
+    of_total, *sums = _gradients_of_sum(slopes, others, y, x, mean, inverse)
+    of_x = _gradient_of_x(of_total.to(gamma.dtype), x, mean, inverse, gamma, (sums[0], sums[1]))
+    return of_x, of_total.to(ctx.shortcut_type), sums[0], sums[1], None
 
 
 normalise_and_add.register_autograd(_differentiate_sum, setup_context=_keep_sum)
@@ -230,8 +231,8 @@ def _differentiate_both(ctx: Any, slopes: Tensor, others: Tensor, *_: Any) -> tu
     y, x, mean, inverse, gamma, x2, mean2, inverse2, gamma2 = ctx.saved_tensors
     slopes = slopes.contiguous(memory_format=torch.channels_last)
     others = others.contiguous(memory_format=torch.channels_last)
-    behind, *found = _gradients_of_both(slopes, others, y, x, mean, inverse, x2, mean2, inverse2)
-    wide = behind.to(gamma.dtype)
+    of_total, *found = _gradients_of_both(slopes, others, y, x, mean, inverse, x2, mean2, inverse2)
+    wide = of_total.to(gamma.dtype)
     of_x = _gradient_of_x(wide, x, mean, inverse, gamma, (found[0], found[1]))
     of_x2 = _gradient_of_x(wide, x2, mean2, inverse2, gamma2, (found[2], found[3]))
     return of_x, found[0], found[1], None, of_x2, found[2], found[3], None

@@ -56,7 +56,7 @@ def _products(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """``found`` [2, programs, channels]: the sums of the slopes and of slope * (x - mean).
 
-    With ``relu``, of the slopes behind a ReLU: those where the normalised x is not positive count as zero.
+    With ``relu``, a ReLU follows: slopes where the normalised x is not positive count as zero.
     """
     channel = tl.program_id(1) * deep + tl.arange(0, deep)[None, :]
     inside = channel < channels
@@ -84,14 +84,14 @@ def _products(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["rows", "turns"])
 def _products_of_sum(  # type: ignore[no-untyped-def]
-    slopes, others, y, x, mean, x2, mean2, behind, found, rows, turns, channels,
+    slopes, others, y, x, mean, x2, mean2, of_total, found, rows, turns, channels,
     slope_line, other_line, y_line, line, line2, wide: tl.constexpr, high: tl.constexpr, deep: tl.constexpr
 ):  # fmt: skip
-    """The same sums as of :func:`_products`, where y = max(normalised x + something, 0) is known.
+    """The sums of :func:`_products` where y = max(total, 0) is known, and total = normalised x + shortcut.
 
-    Also writes the slopes behind the ReLU, whose sums these are, to ``behind`` [rows, channels]: those of
-    ``slopes`` plus those of ``others``, and 0 where y is not positive. Unless ``x2`` is None it is what is
-    added, normalised too, and ``found`` has a third row: the sums of slope * (x2 - mean2).
+    Also writes the slopes whose sums these are to ``of_total`` [rows, channels]: ``slopes`` plus ``others``,
+    and 0 where y is not positive. Unless ``x2`` is None, the shortcut is normalised x2, and ``found`` has a
+    third row: the sums of slope * (x2 - mean2).
     """
     channel = tl.program_id(1) * deep + tl.arange(0, deep)[None, :]
     inside = channel < channels
@@ -111,7 +111,7 @@ def _products_of_sum(  # type: ignore[no-untyped-def]
         output = tl.load(y + at * y_line + channel, mask=present, other=0).to(wide)
         apart = tl.load(x + at * line + channel, mask=present, other=0).to(wide) - middle
         slope = tl.where(output <= 0, 0, slope)  # NaN passes, as in F.relu
-        tl.store(behind + at * channels + channel, slope.to(behind.dtype.element_ty), mask=present)
+        tl.store(of_total + at * channels + channel, slope.to(of_total.dtype.element_ty), mask=present)
         first += slope
         second += slope * apart
         if x2 is not None:
@@ -226,7 +226,7 @@ def gradients(
     """Write the gradients of gamma and beta to ``written``, for ``slopes`` and ``x`` [rows, channels].
 
     ``statistics`` are those of :func:`moments`, ``scales`` gamma and beta; ``relu``: one follows, and
-    ``slopes`` are those behind it.
+    ``slopes`` are those of its output.
     """
     rows, channels = x.shape
     plan = _plan(x, statistics[0], GRADIENTS)
@@ -244,13 +244,13 @@ Normalised: TypeAlias = "tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tens
 
 
 def gradients_of_sum(
-    slopes: tuple[Tensor, Tensor], y: Tensor, one: Normalised, two: Normalised | None, behind: Tensor
+    slopes: tuple[Tensor, Tensor], y: Tensor, one: Normalised, two: Normalised | None, of_total: Tensor
 ) -> None:
-    """Write the gradients of y = max(normalised x + something, 0), all of [rows, channels].
+    """Write the gradients of y = max(total, 0), where total = normalised x + shortcut, [rows, channels].
 
-    The gradient of y is the sum of the two ``slopes``. That of the sum within goes to ``behind``, whose rows
-    have no gaps; columns of all are adjacent. ``one``: x, its statistics as of :func:`moments`, and what the
-    gradients of gamma and beta are written to. ``two``: the same of what is added, if that is normalised too.
+    The gradient of y is the sum of the two ``slopes``, that of the total goes to ``of_total``. Its rows have
+    no gaps; columns of all are adjacent. ``one``: x, its statistics as of :func:`moments`, and what the
+    gradients of gamma and beta are written to. ``two``: the same of the shortcut, if it is normalised too.
     """
     (x, (mean, inverse), written), (rows, channels) = one, y.shape
     plan = _plan(x, mean, OF_SUM if two is None else OF_SUMS)
@@ -258,7 +258,7 @@ def gradients_of_sum(
     x2, (mean2, inverse2), written2 = two or (None, (None, None), (None, None))
     lines = *(tensor.stride(0) for tensor in (*slopes, y, x)), 0 if x2 is None else x2.stride(0)
     _products_of_sum[plan.grid](
-        *slopes, y, x, mean, x2, mean2, behind, found, rows, plan.turns, channels, *lines, **plan.sizes
+        *slopes, y, x, mean, x2, mean2, of_total, found, rows, plan.turns, channels, *lines, **plan.sizes
     )
     _gradients[plan.last_grid](
         found, inverse, *written, inverse2, *written2, plan.grid[0], channels, **plan.last_sizes
