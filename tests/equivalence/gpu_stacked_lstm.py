@@ -23,7 +23,7 @@ class Waves(stacked_lstm.Stack):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.together = False
+        self.one_launch = False
 
 
 def compute() -> list[torch.Tensor]:
@@ -49,7 +49,7 @@ def main() -> int:
     if torch.cuda.get_device_capability(device) not in stacked_lstm.HOLDING:
         return 0
     inputs = torch.empty(STEPS, BATCH, WIDTH, device=device)
-    if not stacked_lstm.Stack(inputs, torch.bfloat16, LAYERS).together:
+    if not stacked_lstm.Stack(inputs, torch.bfloat16, LAYERS).one_launch:
         print("expected one launch for all waves")
         return 1
     with mock.patch.object(stacked_lstm, "Stack", Waves):

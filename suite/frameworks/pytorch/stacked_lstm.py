@@ -31,14 +31,13 @@ from suite.frameworks.pytorch.stacked_lstm_weights import pack, unpack
 UNITS = 16  # hidden units of a program
 DEPTH = 64  # of a block of a product; P is a multiple of it
 ROWS = 64  # of the batch in a program, at most
-FEWER_ROWS = 32  # where a program may have 99 KiB of shared memory instead of 163 or 227
+FEWER_ROWS = 32  # where a program may have 99 KiB of shared memory instead of 163 or 227, or holds weights
 LARGE = ((8, 0), (9, 0), (10, 0), (10, 3))  # capabilities of the others (CUDA C++ Programming Guide)
 WARPS = 4
 STAGES = 4  # blocks that are loaded ahead, plus one
 EXACT_DEPTH = 4  # in fp64, without tensor cores
 HOLDING = ((9, 0),)  # capabilities where one launch may compute all waves: 227 KiB of shared memory suffice
 HELD = 768  # P, at most, for that
-HELD_WARPS = 4  # each computes two parts of a held sum backward
 
 
 def padded_width(width: int) -> int:
@@ -66,16 +65,16 @@ class Stack:
         most = ROWS if large else FEWER_ROWS
         rows = 16 if exact else min(most, max(16, triton.next_power_of_2(self.batch)))
         tiles, matrices = -(-self.width // UNITS), 2 * layers - 1
-        self.together = (
+        self.one_launch = (
             not exact
             and self.padded <= HELD
             and self.batch <= FEWER_ROWS
             and at_once(inputs.device, tiles * matrices)
         )
-        if self.together:
+        if self.one_launch:
             rows = FEWER_ROWS
         self.grid = (tiles, matrices, -(-self.batch // rows))
-        self.hold = self.together  # tests set it where each wave is a launch
+        self.hold = self.one_launch  # tests set it where each wave is a launch
         self.settings = {
             "width": self.width,
             "padded": self.padded,
@@ -83,16 +82,15 @@ class Stack:
             "rows": rows,
             "units": UNITS,
             "depth": EXACT_DEPTH if exact else DEPTH,
+            "num_warps": WARPS,
         }
 
     def run(self, wave_kernel: Any, kernel_of_all: Any, *arguments: Any, **constants: Any) -> None:
         """Compute all waves of one direction by the one kernel or the other."""
         waves = self.steps + 2 * self.layers - 2
-        settings = self.settings | {
-            "num_warps": HELD_WARPS if self.hold else WARPS,
-            "num_stages": 1 if self.hold else STAGES,  # the kernels order the loads beside held weights
-        }
-        if not self.together:
+        # The kernels themselves order the loads beside held weights.
+        settings = self.settings | {"num_stages": 1 if self.hold else STAGES}
+        if not self.one_launch:
             for wave in range(waves):
                 wave_kernel[self.grid](wave, *arguments, hold=self.hold, **constants, **settings)
             return
@@ -103,6 +101,11 @@ class Stack:
         kernel_of_all[self.grid](waves, counter, *arguments, **constants, **settings)
 
 
+def _matrices(weights: Sequence[Tensor]) -> list[Tensor]:
+    """``weights`` without the biases: each layer has two matrices and one bias."""
+    return [weight for at, weight in enumerate(weights) if at % 3 < 2]
+
+
 class _Layers(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -111,8 +114,7 @@ class _Layers(torch.autograd.Function):
         layers, kind = state.shape[0], state.dtype
         stack = Stack(inputs, kind, layers)
         steps, batch, width, padded = stack.steps, stack.batch, stack.width, stack.padded
-        matrices = [weight for at, weight in enumerate(weights) if at % 3 < 2]
-        packed, turned = pack(matrices, padded, kind, keep)
+        packed, turned = pack(_matrices(weights), padded, kind, keep)
         biases = torch.stack([bias.view(4, width).t() for bias in weights[2::3]]).to(stack.wide)
         states = state.new_zeros(2 * layers + 1, steps + 1, batch, padded)
         states[0, :steps, :, :width] = inputs
@@ -153,7 +155,7 @@ class _Layers(torch.autograd.Function):
         rows = slopes[:, :steps].reshape(layers, steps * batch, 4 * padded)
         sources = states[: 2 * layers, :steps].flatten(1, 2)
         even, odd = (torch.bmm(rows.transpose(1, 2), sources[at::2]) for at in (0, 1))
-        matrices = unpack(even, odd, [weight for at, weight in enumerate(weights) if at % 3 < 2])
+        matrices = unpack(even, odd, _matrices(weights))
         sums = rows.sum(dim=1, dtype=stack.wide).view(layers, padded, 4)[:, : stack.width]
         found: list[Tensor] = []
         for layer in range(layers):

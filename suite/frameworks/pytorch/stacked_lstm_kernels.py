@@ -13,7 +13,7 @@ import triton.language as tl
 
 from suite.frameworks.pytorch.kernels import add_product
 
-PARTS = tl.constexpr(8)  # of a held sum over all gates: the sums of the parts do not wait for each other
+PARTS = tl.constexpr(8)  # sums that do not wait for each other, of a held sum over all gates
 AHEAD = tl.constexpr(7)  # blocks of slopes loaded before the first one is used: shared memory has room for 8
 
 
@@ -23,7 +23,7 @@ def _tanh(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _apart(gates, rows: tl.constexpr, units: tl.constexpr):  # type: ignore[no-untyped-def]
+def _split_gates(gates, rows: tl.constexpr, units: tl.constexpr):  # type: ignore[no-untyped-def]
     """The gates i, f, g and o of ``gates`` [rows, 4 units]."""
     ig, fo = tl.split(tl.reshape(gates, (rows, units, 2, 2)))
     i, g = tl.split(ig)
@@ -32,8 +32,8 @@ def _apart(gates, rows: tl.constexpr, units: tl.constexpr):  # type: ignore[no-u
 
 
 @triton.jit
-def _together(i, f, g, o, rows: tl.constexpr, units: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The opposite of :func:`_apart`."""
+def _join_gates(i, f, g, o, rows: tl.constexpr, units: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The opposite of :func:`_split_gates`."""
     return tl.reshape(tl.join(tl.join(i, g), tl.join(f, o)), (rows, 4 * units))
 
 
@@ -117,15 +117,15 @@ def _forward_product(loaded, held, total, blocks: tl.constexpr):  # type: ignore
 def _forward_wave(  # type: ignore[no-untyped-def]
     wave, counter, held, weights, biases, first, later, masks, states, cells, gates, steps, batch,
     width: tl.constexpr, padded: tl.constexpr, masked: tl.constexpr, keep: tl.constexpr,
-    wide: tl.constexpr, hold: tl.constexpr, together: tl.constexpr,
+    wide: tl.constexpr, hold: tl.constexpr, one_launch: tl.constexpr,
     rows: tl.constexpr, units: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """One wave forward; program (tile of units, matrix - 1, tile of rows).
 
     An odd matrix, of a hidden state, makes a step of its layer. The product of the layer's input is in
     ``first`` for layer 0, and in ``later`` for the others, where an even matrix writes it. If its matrix has
-    no step in this wave, a program stores nothing. ``hold``: the weights are ``held``. ``together``: this is
-    one of the waves of a launch, and the programs count at ``counter``.
+    no step in this wave, a program stores nothing. ``hold``: the weights are ``held``. ``one_launch``: it
+    computes all waves, and the programs count at ``counter``.
     """
     at_matrix = tl.program_id(1).to(tl.int64) + 1  # int64: a large batch has more elements than int32 counts
     layer = at_matrix // 2
@@ -135,7 +135,7 @@ def _forward_wave(  # type: ignore[no-untyped-def]
     active = (step >= 0) & (step < steps)
     present, inside, every = present & active, inside & active, every & active
     size = batch * padded  # of a step
-    if together:
+    if one_launch:
         _arrive(counter, wave)
     # These loads come before the wait and the products, which hide their latency: other programs write none
     # of what they read.
@@ -147,7 +147,7 @@ def _forward_wave(  # type: ignore[no-untyped-def]
     if masked:
         mask = masks + ((layer * steps + step) * batch + row) * width + unit
         factor = tl.load(mask, mask=inside & recurrent, other=0)
-    if together:
+    if one_launch:
         _await(counter, wave)
 
     # Other programs wrote the rest in earlier waves: ".cg" loads it from L2, which they share, past the
@@ -168,7 +168,7 @@ def _forward_wave(  # type: ignore[no-untyped-def]
             total = add_product(total, a, tl.load(right + k))
 
     if recurrent:
-        i, f, g, o = _apart(total + from_first.to(wide) + from_later + bias, rows, units)
+        i, f, g, o = _split_gates(total + from_first.to(wide) + from_later + bias, rows, units)
         i = tl.sigmoid(i)
         f = tl.sigmoid(f)
         g = _tanh(g)
@@ -182,7 +182,7 @@ def _forward_wave(  # type: ignore[no-untyped-def]
         tl.store(own + (steps + 1) * size + unit, h.to(states.dtype.element_ty), mask=inside)
         if keep:
             kept = gates + (layer * steps + step) * (4 * size) + row * (4 * padded) + column
-            value = _together(i, f, g, o, rows, units)
+            value = _join_gates(i, f, g, o, rows, units)
             tl.store(kept, value.to(gates.dtype.element_ty), mask=every)
     else:
         tl.store(in_later, total, mask=every)
@@ -209,8 +209,7 @@ def forward(  # type: ignore[no-untyped-def]
 def forward_all(  # type: ignore[no-untyped-def]
     waves, counter, weights, biases, first, later, masks, states, cells, gates, steps, batch,
     width: tl.constexpr, padded: tl.constexpr, masked: tl.constexpr, keep: tl.constexpr,
-    wide: tl.constexpr,
-    rows: tl.constexpr, units: tl.constexpr, depth: tl.constexpr
+    wide: tl.constexpr, rows: tl.constexpr, units: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """All waves, in half precision; ``counter`` is an int32, 0."""
     held = _forward_weights(weights, padded, units, depth)
@@ -286,7 +285,7 @@ def _streamed_product(  # type: ignore[no-untyped-def]
 def _backward_wave(  # type: ignore[no-untyped-def]
     wave, counter, held, turned, masks, cells, gates, given, passed, slopes, carried, layers, steps, batch,
     width: tl.constexpr, padded: tl.constexpr, masked: tl.constexpr,
-    wide: tl.constexpr, hold: tl.constexpr, together: tl.constexpr,
+    wide: tl.constexpr, hold: tl.constexpr, one_launch: tl.constexpr,
     rows: tl.constexpr, units: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """One wave back in time; program (tile of units, 2 L - 1 - matrix, tile of rows).
@@ -307,7 +306,7 @@ def _backward_wave(  # type: ignore[no-untyped-def]
     used = inside & recurrent
     size = batch * padded
     at_unit = row * padded + unit
-    if together:
+    if one_launch:
         _arrive(counter, wave)
     # As in _forward_wave, other programs write none of what these loads read.
     from_given = tl.load(given + step * size + at_unit, mask=used & (layer == layers - 1), other=0)
@@ -321,7 +320,7 @@ def _backward_wave(  # type: ignore[no-untyped-def]
     after = tl.load(cell + size, mask=used, other=0)
     carry = carried + layer * size + at_unit
     dc = tl.load(carry, mask=used, other=0)
-    if together:
+    if one_launch:
         _await(counter, wave)
 
     # Other programs wrote the rest in earlier waves.
@@ -343,7 +342,7 @@ def _backward_wave(  # type: ignore[no-untyped-def]
         total = _streamed_product(left, present, right, tl.zeros((rows, units), wide), padded, depth)
 
     if recurrent:
-        i, f, g, o = _apart(activated.to(wide), rows, units)
+        i, f, g, o = _split_gates(activated.to(wide), rows, units)
         above = from_next + from_given
         if masked:
             above *= factor
@@ -353,7 +352,7 @@ def _backward_wave(  # type: ignore[no-untyped-def]
         tl.store(carry, dc * f, mask=inside)
         di, df = dc * g * i * (1 - i), dc * before * f * (1 - f)
         dg, do = dc * i * (1 - g * g), dh * squashed * o * (1 - o)
-        value = _together(di, df, dg, do, rows, units)
+        value = _join_gates(di, df, dg, do, rows, units)
         tl.store(own + column, value.to(slopes.dtype.element_ty), mask=every)
     else:
         tl.store(passed + ((layer - 1) * steps + step) * size + at_unit, total, mask=inside)
@@ -380,8 +379,7 @@ def backward(  # type: ignore[no-untyped-def]
 def backward_all(  # type: ignore[no-untyped-def]
     waves, counter, turned, masks, cells, gates, given, passed, slopes, carried, layers, steps, batch,
     width: tl.constexpr, padded: tl.constexpr, masked: tl.constexpr,
-    wide: tl.constexpr,
-    rows: tl.constexpr, units: tl.constexpr, depth: tl.constexpr
+    wide: tl.constexpr, rows: tl.constexpr, units: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """All waves; see :func:`forward_all`."""
     held = _backward_weights(turned, layers, padded, units, depth)
