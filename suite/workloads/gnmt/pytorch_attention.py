@@ -20,6 +20,7 @@ ROWS = 16  # of a program: keys forward; queries or keys backward
 COLUMNS = 64  # of H that a program loads at a time
 UNROLLED = 2  # rows of the other sequence in an iteration backward
 WARPS = 4
+FAST_TANH = 7, 5  # the first compute capability with tanh.approx (PTX ISA)
 
 
 @triton.jit
@@ -136,10 +137,11 @@ class _Score(torch.autograd.Function):
 
 def _settings(queries: Tensor, vector: Tensor) -> dict[str, Any]:
     """Compile-time arguments of both kernels."""
+    half = queries.is_cuda and queries.element_size() == 2
     return {
         "width": queries.shape[2],
         "wide": tl.float64 if vector.dtype == torch.float64 else tl.float32,
-        "fast": queries.is_cuda and queries.element_size() == 2,
+        "fast": half and torch.cuda.get_device_capability(queries.device) >= FAST_TANH,
         "rows": ROWS,
         "columns": COLUMNS,
         "num_warps": WARPS,
