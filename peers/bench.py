@@ -19,6 +19,7 @@ from peers import environments, text
 from peers.cases import GENSIM, OURS, SIDES, THEIRS, PeerCase
 from peers.ratios import Measurement, PeerRatio, deciding_clock, ratio
 from suite.containers.engines.native import worker_environment
+from suite.contract.traits import traits_of
 from suite.workloads import specification
 
 PROCESSORS = os.cpu_count() or 1
@@ -102,7 +103,7 @@ class PeerBench:
             arguments += ["--threads", str(self._settings.threads)]
             if case.reads_text:
                 arguments += ["--text", str(scratch / "text8"), "--words", str(TEXT_WORDS)]
-            return self._process([str(python), "-m", *arguments], scratch, [])
+            return self._process([str(python), "-m", *arguments], scratch, [], {})
         python = environments.framework(case.framework, self._report)
         folders = []
         if side == THEIRS and case.framework == "pytorch":
@@ -113,12 +114,20 @@ class PeerBench:
         arguments += ["--threads", str(self._settings.threads), "--seconds", str(self._settings.seconds)]
         arguments += ["--steps", str(steps)] if steps else []
         arguments += ["--data-dir", str(scratch)] if case.reads_text else []
-        return self._process([str(python), "-m", *arguments], scratch, folders)
+        variables = traits_of(case.framework).variables.get("cpu", {})  # for both sides
+        return self._process([str(python), "-m", *arguments], scratch, folders, variables)
 
-    def _process(self, argv: list[str], scratch: Path, folders: list[Path]) -> dict[str, Any]:
+    def _process(
+        self, argv: list[str], scratch: Path, folders: list[Path], variables: Mapping[str, str]
+    ) -> dict[str, Any]:
         threads, path = self._settings.threads, environments.search_path(folders)
         settings = worker_environment(str(scratch), str(scratch), path, threads, self._settings.wait_policy)
-        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "", **settings}
+        environment = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "CUDA_VISIBLE_DEVICES": "",
+            **settings,
+            **variables,
+        }
         try:
             done = subprocess.run(
                 argv, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, env=environment

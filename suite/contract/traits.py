@@ -54,6 +54,7 @@ class Traits:
     links: Mapping[str, str] = field(default_factory=dict)  # by device: a page of wheels that PyPI lacks
     # By device: shared libraries, "nvrtc", that are looked up by name, in its environment or the system
     libraries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    variables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by device: of its workers
     strategies: tuple[str, ...] = ()  # how its ranks can exchange gradients, the default first
     collectives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by device; the default first
     buckets: bool = False  # it exchanges gradients in buckets of a size that can be chosen

@@ -57,7 +57,7 @@ def prepare_image(
         run_id=plan.run_id,
         threads=plan.threads,
         wait_policy=plan.settings.wait_policy,
-        variables=plan.settings.variables,
+        variables=plan.variables,
         devices=plan.device_ids,
         limits=plan.limits,
         python=plan.settings.python or "python3",

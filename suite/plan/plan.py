@@ -11,6 +11,7 @@ from typing import Any
 
 from suite.containers.engines.container import Limits
 from suite.contract import BENCHMARK, CONVERSION, ConversionKey, Key, run_id_parts
+from suite.contract.traits import traits_of
 from suite.plan.machine import Gpu
 from suite.plan.settings import Settings
 
@@ -64,6 +65,12 @@ class Plan:
     def accelerator(self) -> str:
         """The accelerator of the framework build: cpu or cuda."""
         return "cuda" if self.device.startswith("cuda") else "cpu"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of the workers' environment: those of the framework, and framework.variables."""
+        own = traits_of(self.key.framework).variables.get(self.accelerator, {})
+        return {**own, **self.settings.variables}
 
     @property
     def telemetry(self) -> bool:

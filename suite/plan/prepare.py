@@ -138,15 +138,14 @@ def prepare_workers(plan: Plan, dataset: Dataset, bundle: Bundle | None = None) 
 
 def _native_workers(plan: Plan, custom: CustomCode, bundle: Bundle | None) -> NativeWorkers:
     python = _python(plan, bundle)
-    settings = plan.settings
     return NativeWorkers(
         python,
         plan.threads,
-        settings.wait_policy,
+        plan.settings.wait_policy,
         plan.visible_devices,
         custom.pair,
         plan.affinity,
-        settings.variables,
+        plan.variables,
         _loader_packages(plan, python),
     )
 

@@ -29,4 +29,6 @@ def test_one_launch_equals_launches_of_waves_on_a_gpu() -> None:
     if environments.accelerator() != "cuda":
         pytest.skip("no NVIDIA GPU answers")
     done = run("pytorch", "tests.equivalence.gpu_stacked_lstm", accelerator="cuda")
+    if done.returncode == 5:
+        pytest.skip(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]

@@ -286,8 +286,13 @@ def test_native_command_inherits_no_environment(monkeypatch: pytest.MonkeyPatch,
     assert command.environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
 
 
-def test_worker_keeps_the_memory_of_freed_tensors(tmp_path: Path) -> None:
-    inputs = NativeInputs(Path(sys.executable), tmp_path, tmp_path / "cache", 1, "passive")
+def environment_of(tmp_path: Path, *options: str) -> dict[str, str]:
+    plan = planned(settings(f"framework.python={sys.executable}", "data=synthetic", *options))
+    workers = prepare.prepare_workers(plan, prepare.prepare_data(plan)).workers
+    return dict(workers.command(0, tmp_path / "repeat", None).environment)
+
+
+def test_worker_of_pytorch_on_a_processor_keeps_the_memory_of_freed_tensors(tmp_path: Path) -> None:
     code = """if True:
         import resource
         def faults():
@@ -298,10 +303,14 @@ def test_worker_keeps_the_memory_of_freed_tensors(tmp_path: Path) -> None:
             bytearray(64 << 20)
         print(faults() - before)
     """
-    argv = [sys.executable, "-c", code]
-    env = dict(native_command(inputs).environment)
+    argv, env = [sys.executable, "-c", code], environment_of(tmp_path)
     found = subprocess.run(argv, env=env, check=True, capture_output=True, text=True, timeout=60)
     assert int(found.stdout) < 4 * 1024  # each of the 4 has 16,384 pages, if they are new
+
+
+def test_variables_of_a_framework_reach_no_other(tmp_path: Path) -> None:
+    assert environment_of(tmp_path)["MALLOC_MMAP_MAX_"] == "0"
+    assert "MALLOC_MMAP_MAX_" not in environment_of(tmp_path, "framework=mxnet")
 
 
 def test_variables_of_the_exchange_reach_every_worker_and_the_log(tmp_path: Path) -> None:
@@ -309,9 +318,7 @@ def test_variables_of_the_exchange_reach_every_worker_and_the_log(tmp_path: Path
     listed = ",".join(f"{name}:{value}" for name, value in given.items())
     options = f"framework.variables=[{listed}]", f"framework.python={sys.executable}", "data=synthetic"
     plan = planned(settings(*options))
-    workers = prepare.prepare_workers(plan, prepare.prepare_data(plan)).workers
-    environment = workers.command(0, tmp_path / "repeat", None).environment
-    assert environment.items() >= given.items()
+    assert environment_of(tmp_path, *options).items() >= given.items()
     assert settings_of(plan, NO_CUSTOM_CODE)["variables"] == given
     assert "variables" not in settings_of(planned(settings()), NO_CUSTOM_CODE)
 

@@ -31,7 +31,7 @@ class NativeInputs:
     wait_policy: str  # passive | active
     visible_devices: str | None = None
     processors: frozenset[int] | None = None
-    variables: Mapping[str, str] = field(default_factory=dict)  # further ones: framework.variables
+    variables: Mapping[str, str] = field(default_factory=dict)  # further ones: of the plan
     packages: Path | None = None  # a folder of packages beside those of the interpreter, which come first
 
 
@@ -50,10 +50,6 @@ def worker_environment(scratch: str, cache: str, code: str, threads: int, wait_p
         "MKL_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": wait_policy.upper(),
         "OMP_PROC_BIND": "false",
-        # glibc keeps the memory of freed tensors. Otherwise it returns large ones to the kernel, and the next
-        # step's first writes fault once a page: up to a fifth of a step on a CPU.
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "CUDA_MODULE_LOADING": "LAZY",
         "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",

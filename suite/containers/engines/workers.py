@@ -68,7 +68,7 @@ class NativeWorkers:
     visible_devices: str | None
     pair: Path | None = None
     affinity: str | None = None  # processors such as 0-1 that the worker may run on
-    variables: Mapping[str, str] = field(default_factory=dict)  # of the environment: framework.variables
+    variables: Mapping[str, str] = field(default_factory=dict)  # of the environment: the plan's
     packages: Path | None = None  # a folder of packages beside those of the interpreter
     _group: cgroup.Cgroup | None = None
     _kills: int = 0
@@ -137,7 +137,7 @@ class ContainerWorkers:
     pair: Path | None = None
     user: tuple[int, int] = (_NOBODY, _NOBODY)
     host_network: bool = False  # for several nodes
-    variables: Mapping[str, str] = field(default_factory=dict)  # of the environment: framework.variables
+    variables: Mapping[str, str] = field(default_factory=dict)  # of the environment: the plan's
 
     def name(self, repeat: int) -> str:
         """The container's name."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 @torch.library.custom_op("suite::batch_moments", mutates_args=())
 def _moments(x: Tensor, like: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, 1 / sqrt(variance + epsilon) and biased variance of the channels of ``x`` [N, C, H, W].
+    """Mean, biased variance and 1 / sqrt(variance + epsilon) of the channels of ``x`` [N, C, H, W].
 
     They have the type of ``like``.
     """
@@ -144,7 +144,7 @@ def normalise(
     the type of ``gamma`` and ``beta`` [C]. Only the first has a gradient. The compiler sees what is within: a
     ``triton_op``, although it needs no kernel.
     """
-    mean, inverse, variance = _moments(x, gamma, epsilon)
+    mean, variance, inverse = _moments(x, gamma, epsilon)
     y = _normalised(x, mean, inverse, gamma, beta)
     return (y.relu() if relu else y).to(x.dtype), mean, variance, inverse
 
@@ -177,7 +177,7 @@ def normalise_and_add(
     takes the copy: then the kernel of the sums adds the two gradients, which for autograd is one more pass.
     The compiler finds that nothing needs the copy and makes none.
     """
-    mean, inverse, variance = _moments(x, gamma, epsilon)
+    mean, variance, inverse = _moments(x, gamma, epsilon)
     total = _normalised(x, mean, inverse, gamma, beta) + shortcut.to(gamma.dtype)
     y = total.relu().to(x.dtype)
     return y, y.clone(), mean, variance, inverse
@@ -214,8 +214,8 @@ def normalise_both_and_add(
 
     As :func:`normalise_and_add` of a normalised shortcut, whose sums the same kernel finds.
     """
-    mean, inverse, variance = _moments(x, gamma, epsilon)
-    mean2, inverse2, variance2 = _moments(x2, gamma2, epsilon2)
+    mean, variance, inverse = _moments(x, gamma, epsilon)
+    mean2, variance2, inverse2 = _moments(x2, gamma2, epsilon2)
     total = _normalised(x, mean, inverse, gamma, beta) + _normalised(x2, mean2, inverse2, gamma2, beta2)
     y = total.relu().to(x.dtype)
     return y, y.clone(), mean, variance, inverse, mean2, variance2, inverse2

@@ -140,10 +140,10 @@ def _total(found, channel, channels, programs, wide: tl.constexpr, high: tl.cons
 
 @triton.jit(do_not_specialize=["programs", "rows"])
 def _moments(  # type: ignore[no-untyped-def]
-    found, x, mean, inverse, variance, programs, rows, channels, epsilon: tl.constexpr,
+    found, x, mean, variance, inverse, programs, rows, channels, epsilon: tl.constexpr,
     wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr
 ):  # fmt: skip
-    """Mean, 1 / sqrt(variance + epsilon) and variance from what :func:`_deviations` found."""
+    """Mean, variance and 1 / sqrt(variance + epsilon) from what :func:`_deviations` found."""
     channel = tl.program_id(0) * few + tl.arange(0, few)
     inside = channel < channels
     count = rows.to(wide)
@@ -152,8 +152,8 @@ def _moments(  # type: ignore[no-untyped-def]
     spread = tl.maximum(second - first * first, 0, propagate_nan=tl.PropagateNan.ALL)
     shift = tl.load(x + channel, mask=inside, other=0).to(wide)
     tl.store(mean + channel, shift + first, mask=inside)
-    tl.store(inverse + channel, 1 / tl.sqrt(spread + epsilon), mask=inside)
     tl.store(variance + channel, spread, mask=inside)
+    tl.store(inverse + channel, 1 / tl.sqrt(spread + epsilon), mask=inside)
 
 
 @triton.jit(do_not_specialize=["programs"])
@@ -207,7 +207,7 @@ def _plan(x: Tensor, like: Tensor, elements: int) -> _Plan:
 
 
 def moments(x: Tensor, written: tuple[Tensor, Tensor, Tensor], epsilon: float) -> None:
-    """Write the mean, 1 / sqrt(variance + epsilon) and biased variance of each column of ``x``.
+    """Write the mean, biased variance and 1 / sqrt(variance + epsilon) of each column of ``x``.
 
     ``x`` is [rows, channels], with adjacent columns; ``written``, each [channels], are float64 for float64,
     else float32.

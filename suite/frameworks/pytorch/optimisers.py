@@ -189,7 +189,9 @@ class Descent:
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self.parameters = list(parameters)
         first = self.parameters[0]
-        self.clips = first.is_cuda  # whether clipping sets ``factor``: see :func:`clip_in_update`
+        # Whether clipping sets ``factor``: see :func:`clip_in_update`. A processor clips before the update,
+        # as the other frameworks do.
+        self.clips = first.is_cuda
         self.rate = torch.zeros((), dtype=first.dtype, device=first.device)
 
     def set_rate(self, rate: float) -> None:
@@ -257,7 +259,7 @@ def clip_in_update(optimiser: object, gradients: Sequence[Tensor], limit: float)
 
     The rate is multiplied instead of the gradients, which saves a GPU from reading and writing them once.
     """
-    if not (isinstance(optimiser, Descent) and optimiser.clips and limit):
+    if not (isinstance(optimiser, Descent) and optimiser.clips):
         return None
     norm = global_norm(gradients)
     optimiser.factor = clipping_scale(norm, limit)

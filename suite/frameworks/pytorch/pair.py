@@ -21,6 +21,7 @@ from suite.frameworks.pytorch.optimisers import (
     Momentum,
     clip_by_global_norm,
     clip_in_update,
+    global_norm,
 )
 from suite.frameworks.pytorch.scaling import Optimiser
 
@@ -164,12 +165,15 @@ class BasePair(base.BasePair):
             result = torch.stack((result, norm)) if norm is not None and self.keeps_norm else result
         else:
             gradients = self.differentiate_and_exchange(loss)
-            if self._clip or self.keeps_norm:
+            norm = None
+            if self._clip:
                 norm = clip_in_update(self.optimiser, gradients, self._clip)
                 if norm is None:
-                    clipped, norm = clip_by_global_norm(gradients, self._clip)
-                    gradients = clipped if self._clip else gradients
-                result = torch.stack((result, norm)) if self.keeps_norm else result
+                    gradients, norm = clip_by_global_norm(gradients, self._clip)
+            elif self.keeps_norm:
+                norm = global_norm(gradients)
+            if norm is not None and self.keeps_norm:
+                result = torch.stack((result, norm))
             if self.optimiser is not None:
                 self.framework.scaling.update(self.optimiser, gradients)
         if carried is not None:

@@ -17,6 +17,9 @@ TRAITS = Traits(
     # PyTorch publishes its CPU build for Linux only on its index; the lock pins the file by hash. pip reads
     # the page only if its other sources lack the wheel.
     links={"cpu": "https://download.pytorch.org/whl/cpu/torch/"},
+    # glibc keeps the memory of freed tensors. Otherwise it returns large ones to the kernel, and the first
+    # writes to the next ones fault once a page: up to a fifth of a step.
+    variables={"cpu": {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}},
     strategies=("allreduce",),
     collectives={"cpu": ("gloo",), "cuda": ("nccl", "copy_engine")},
     buckets=True,
