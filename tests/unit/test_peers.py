@@ -165,7 +165,7 @@ def test_failed_side_reports_its_cause(tmp_path: Path) -> None:
     bencher = bench.PeerBench(bench.BenchSettings(3, 1.0, 1, "passive", tmp_path), print)
     code = "import sys; sys.exit('no such model')"
     with pytest.raises(bench.SideFailed, match="no such model"):
-        bencher._process([sys.executable, "-c", code], tmp_path, [])
+        bencher._process([sys.executable, "-c", code], tmp_path, [], {})
 
 
 def test_generated_text_has_exactly_the_vocabulary(tmp_path: Path) -> None:
