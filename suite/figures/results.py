@@ -165,7 +165,7 @@ def _by(results: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any
 
 
 def figures(results: Iterable[Measured], metric: str) -> list[Figure]:
-    """The figures of ``metric``, a name of :data:`METRICS`; none where no result has it."""
+    """The figures of ``metric``, a name of :data:`METRICS`, sweeps last; none where no result has it."""
     results = list(results)
     asked = METRICS[metric]
     if metric == "peak_memory":
@@ -185,7 +185,7 @@ def figures(results: Iterable[Measured], metric: str) -> list[Figure]:
     ]
     rest = [panel for panel in known if not swept[id(panel)] and metric != LATENCY]
     by_unit = _by(rest, lambda panel: (panel.group, _unit(panel.results, asked.name)))
-    return drawn + [_ordered(_merged(some), asked) for some in by_unit.values()]
+    return [_ordered(_merged(some), asked) for some in by_unit.values()] + drawn
 
 
 def _value(one: Measured, name: str) -> float | None:
