@@ -77,3 +77,9 @@ def add_product(total, left, right):  # type: ignore[no-untyped-def]
     else:
         result = tl.dot(left, right, total)
     return result
+
+
+@triton.jit
+def tanh(x):  # type: ignore[no-untyped-def]
+    """The tanh of ``x``, of float32 or float64."""
+    return 2.0 * tl.sigmoid(2.0 * x) - 1.0

@@ -63,7 +63,7 @@ def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: torch.dtype) -> T
 def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
     """The output of ``network`` for the images ``x``."""
     ordered = list(_pooled_first(network))
-    again = x  # for the second of two uses of x: see normalise_and_add
+    x_copy = x  # for the second of two uses of x: see normalise_and_add
     done = 0  # an index, as torch.compile cannot trace the truth of a list that becomes empty (PyTorch 2.11)
     while done < len(ordered):
         layer = ordered[done]
@@ -74,11 +74,11 @@ def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
             done += relu
         elif isinstance(layer, layers.Residual):
             twice = done < len(ordered) and isinstance(ordered[done], layers.Residual)
-            x, again = _residual(layer, x, again, run, twice)
+            x, x_copy = _residual(layer, x, x_copy, run, twice)
             continue
         else:
             x = _LAYERS[type(layer)](layer, x, run)
-        again = x
+        x_copy = x
     return x
 
 
@@ -190,9 +190,9 @@ def _concat(layer: Any, x: Tensor, run: Pass) -> Tensor:
 
 
 def _residual(
-    layer: layers.Residual, x: Tensor, again: Tensor, run: Pass, twice: bool
+    layer: layers.Residual, x: Tensor, x_copy: Tensor, run: Pass, twice: bool
 ) -> tuple[Tensor, Tensor]:
-    """The output of a block for ``x``, and an equal tensor for its second use; ``again`` is that of ``x``.
+    """The output of a block for ``x``, and an equal tensor for its second use; ``x_copy`` is that of ``x``.
 
     ``twice``: the output has two uses. If it has one, the mean at the end of a network, the compiler need not
     store it; the gradient of the operators reads it.
@@ -200,21 +200,21 @@ def _residual(
     *inner, last = layer.body
     body = compute(inner, x, run)
     if not (twice and isinstance(last, layers.BatchNorm) and _by_kernels(body, run)):
-        y = F.relu(compute((last,), body, run) + compute(layer.shortcut, again, run))
+        y = F.relu(compute((last,), body, run) + compute(layer.shortcut, x_copy, run))
         return y, y
     aside = replace(run, seen={})  # the statistics of the body come before those of the shortcut
     *before, end = layer.shortcut or (None,)
     if isinstance(end, layers.BatchNorm):
-        x2 = compute(before, again, aside)
+        x2 = compute(before, x_copy, aside)
         found = normalise_both_and_add(body, *_scales(last, run), x2, *_scales(end, run))
-        y, copy, mean, variance, _, mean2, variance2, _ = found
+        y, y_copy, mean, variance, _, mean2, variance2, _ = found
         _observe(end, aside, mean2, variance2)
     else:
-        shortcut = compute(layer.shortcut, again, aside)
-        y, copy, mean, variance, _ = normalise_and_add(body, shortcut, *_scales(last, run))
+        shortcut = compute(layer.shortcut, x_copy, aside)
+        y, y_copy, mean, variance, _ = normalise_and_add(body, shortcut, *_scales(last, run))
     _observe(last, run, mean, variance)
     run.seen.update(aside.seen)
-    return y, copy
+    return y, y_copy
 
 
 _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {

@@ -138,11 +138,10 @@ def _gradient_of_x(
 def normalise(
     x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, relu: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``x`` [N, C, H, W] normalised by its own statistics: the mean, the biased variance; last its scale.
+    """``x`` [N, C, H, W] normalised by its own statistics, and the statistics, as :func:`_moments` has them.
 
-    With ``relu`` the first is max(normalised, 0). The scale is 1 / sqrt(variance + epsilon). It computes in
-    the type of ``gamma`` and ``beta`` [C]. Only the first has a gradient. The compiler sees what is within: a
-    ``triton_op``, although it needs no kernel.
+    With ``relu`` the first is max(normalised, 0). It computes in the type of ``gamma`` and ``beta`` [C]. Only
+    the first has a gradient. The compiler sees what is within: a ``triton_op``, although it needs no kernel.
     """
     mean, variance, inverse = _moments(x, gamma, epsilon)
     y = _normalised(x, mean, inverse, gamma, beta)
@@ -171,7 +170,7 @@ normalise.register_autograd(_differentiate, setup_context=_keep)
 def normalise_and_add(
     x: Tensor, shortcut: Tensor, gamma: Tensor, beta: Tensor, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The output max(normalised x + shortcut, 0), a copy of it; mean, variance and scale of ``x``.
+    """The output max(normalised x + shortcut, 0), a copy of it, and the statistics of ``x``.
 
     As :func:`normalise`, but the first two have gradients. It is for an output of two uses, of which one
     takes the copy: then the kernel of the sums adds the two gradients, which for autograd is one more pass.
@@ -210,7 +209,7 @@ def normalise_both_and_add(
     x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float,
     x2: Tensor, gamma2: Tensor, beta2: Tensor, epsilon2: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """The output max(normalised x + normalised x2, 0), a copy; mean, variance, scale of ``x`` and of ``x2``.
+    """The output max(normalised x + normalised x2, 0), a copy of it, and the statistics of ``x`` and ``x2``.
 
     As :func:`normalise_and_add` of a normalised shortcut, whose sums the same kernel finds.
     """

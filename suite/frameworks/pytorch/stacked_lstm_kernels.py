@@ -11,15 +11,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from suite.frameworks.pytorch.kernels import add_product
+from suite.frameworks.pytorch.kernels import add_product, tanh
 
 PARTS = tl.constexpr(8)  # sums that do not wait for each other, of a held sum over all gates
 AHEAD = tl.constexpr(7)  # blocks of slopes loaded before the first one is used: shared memory has room for 8
-
-
-@triton.jit
-def _tanh(x):  # type: ignore[no-untyped-def]
-    return 2.0 * tl.sigmoid(2.0 * x) - 1.0
 
 
 @triton.jit
@@ -171,11 +166,11 @@ def _forward_wave(  # type: ignore[no-untyped-def]
         i, f, g, o = _split_gates(total + from_first.to(wide) + from_later + bias, rows, units)
         i = tl.sigmoid(i)
         f = tl.sigmoid(f)
-        g = _tanh(g)
+        g = tanh(g)
         o = tl.sigmoid(o)
         c = f * c + i * g
         tl.store(cell + size, c, mask=inside)
-        h = o * _tanh(c)
+        h = o * tanh(c)
         tl.store(own + size + unit, h.to(states.dtype.element_ty), mask=inside)
         if masked:
             h *= factor
@@ -347,7 +342,7 @@ def _backward_wave(  # type: ignore[no-untyped-def]
         if masked:
             above *= factor
         dh = total + above
-        squashed = _tanh(after)
+        squashed = tanh(after)
         dc += dh * o * (1 - squashed * squashed)
         tl.store(carry, dc * f, mask=inside)
         di, df = dc * g * i * (1 - i), dc * before * f * (1 - f)

@@ -16,6 +16,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from suite.frameworks.pytorch.kernels import tanh
+
 ROWS = 16  # of a program: keys forward; queries or keys backward
 COLUMNS = 64  # of H that a program loads at a time
 UNROLLED = 2  # rows of the other sequence in an iteration backward
@@ -24,14 +26,14 @@ FAST_TANH = 7, 5  # the first compute capability with tanh.approx (PTX ISA)
 
 
 @triton.jit
-def _tanh(x, fast: tl.constexpr):  # type: ignore[no-untyped-def]
+def _squashed(x, fast: tl.constexpr):  # type: ignore[no-untyped-def]
     """The tanh; with ``fast`` the GPU's own instruction, within 2^-11 (half precision rounds as much)."""
     if fast:
         result = tl.inline_asm_elementwise(
             "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
         )
     else:
-        result = 2.0 * tl.sigmoid(2.0 * x) - 1.0
+        result = tanh(x)
     return result
 
 
@@ -55,7 +57,7 @@ def _forward(  # type: ignore[no-untyped-def]
         q = tl.load(query + column, mask=there, other=0).to(wide)
         k = tl.load(key + column[None, :], mask=inside[:, None] & there[None, :], other=0).to(wide)
         v = tl.load(vector + column, mask=there, other=0)
-        total += _tanh(q[None, :] + k, fast) * v[None, :]
+        total += _squashed(q[None, :] + k, fast) * v[None, :]
     tl.store(scores + (sentence * targets + target) * sources + row, tl.sum(total, 1), mask=inside)
 
 
@@ -91,7 +93,7 @@ def _backward(  # type: ignore[no-untyped-def]
             exists = step < others
             its = tl.load(beside + step * line, mask=there & exists, other=0).to(wide)
             slope = tl.load(slopes + step * by_other, mask=inside & exists, other=0)[:, None]
-            value = _tanh(mine + its[None, :], fast)
+            value = _squashed(mine + its[None, :], fast)
             total += slope * (1.0 - value * value)
             if adds:
                 added += slope * value

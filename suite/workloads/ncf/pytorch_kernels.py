@@ -130,10 +130,10 @@ def _columns(source, row, inside, column, width):  # type: ignore[no-untyped-def
 
 
 @triton.jit
-def _behind(total, found, target, by_bias, row, inside, column, width):  # type: ignore[no-untyped-def]
-    """The gradient before a ReLU, stored as the columns ``column`` [1, n] of ``target`` [n, width].
+def _relu_gradient(total, found, target, by_bias, row, inside, column, width):  # type: ignore[no-untyped-def]
+    """The gradient of a ReLU's input, stored as the columns ``column`` [1, n] of ``target`` [n, width].
 
-    ``total`` is the gradient after it and ``found`` its result; ``by_bias`` gets the sums over the rows.
+    ``total`` is that of its output, ``found``; ``by_bias`` gets the sums over the rows.
     """
     slope = tl.where(found > 0, total, 0).to(target.dtype.element_ty)
     tl.store(target + row * width + column, slope, mask=inside & (column < width))
@@ -156,7 +156,7 @@ def _slopes(  # type: ignore[no-untyped-def]
         )
         column = first + tl.arange(0, across)[None, :]
         found = _columns(hidden, row, inside, column, width)
-        _behind(total, found, target, by_bias, row, inside, column, width)
+        _relu_gradient(total, found, target, by_bias, row, inside, column, width)
     tl.debug_barrier()
 
 
@@ -234,14 +234,14 @@ def _backward(  # type: ignore[no-untyped-def]
             tl.atomic_add(target, total, mask=inside & (column < 2 * half), sem="relaxed")
     else:
         total = tl.dot(slope, tile, out_dtype=wide)
-        above = _behind(total, found, slopes2, by_bias2, row, inside, within[None, :], width2)
+        above = _relu_gradient(total, found, slopes2, by_bias2, row, inside, within[None, :], width2)
         at = tl.arange(0, joined)
         total = tl.zeros((rows, joined), wide)
         for first in range(0, width1, across):
             column = first + tl.arange(0, across)
             lit = _columns(hidden1, row, inside, column[None, :], width1)
             part = tl.dot(above, _tile(weight2, within, column, width2, width1, width1, 1), out_dtype=wide)
-            part = _behind(part, lit, slopes1, by_bias1, row, inside, column[None, :], width1)
+            part = _relu_gradient(part, lit, slopes1, by_bias1, row, inside, column[None, :], width1)
             total = tl.dot(part, _tile(weight1, column, at, width1, 2 * half, 2 * half, 1), total)
         user = tl.load(users + start + row, mask=inside, other=0)  # again: they take many registers
         item = tl.load(items + start + row, mask=inside, other=0)

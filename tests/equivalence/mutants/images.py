@@ -127,9 +127,9 @@ def _without_padding(layer: Any, x: Any, run: Any) -> Any:
     return F.avg_pool2d(x, layer.kernel, layer.stride, layer.padding, count_include_pad=False)
 
 
-def _no_shortcut(layer: Any, x: Any, again: Any, run: Any, twice: Any) -> Any:
+def _no_shortcut(layer: Any, x: Any, x_copy: Any, run: Any, twice: Any) -> Any:
     if layer.body[0].name != "stage2.1.0.conv":
-        return _residual(layer, x, again, run, twice)
+        return _residual(layer, x, x_copy, run, twice)
     y = F.relu(computed.compute(layer.body, x, run))
     return y, y
 
