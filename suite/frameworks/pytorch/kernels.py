@@ -83,3 +83,17 @@ def add_product(total, left, right):  # type: ignore[no-untyped-def]
 def tanh(x):  # type: ignore[no-untyped-def]
     """The tanh of ``x``, of float32 or float64."""
     return 2.0 * tl.sigmoid(2.0 * x) - 1.0
+
+
+def sum_of_rows(  # type: ignore[no-untyped-def]
+    found, column, columns, rows, wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr
+):
+    """The sum of ``found`` [rows, columns], by the vector ``column`` of ``few``; ``high`` rows at a time."""
+    sums = tl.zeros((high, few), wide)
+    start = 0
+    while start < rows:
+        row = start + tl.arange(0, high)[:, None]
+        here = (row < rows) & (column < columns)[None, :]
+        sums += tl.load(found + row * columns + column[None, :], mask=here, other=0)
+        start += high
+    return tl.sum(sums, 0)

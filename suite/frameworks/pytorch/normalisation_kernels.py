@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from suite.frameworks.pytorch.kernels import sum_of_rows
+
 CHANNELS = 64  # of a program, at most: two bytes each fill a cache line
 # Rows x channels that a program loads at a time.
 MOMENTS, GRADIENTS, OF_SUM, OF_SUMS = 4096, 2048, 2048, 1024
@@ -125,19 +127,6 @@ def _products_of_sum(  # type: ignore[no-untyped-def]
         tl.store(target + 2 * size, tl.sum(third, 0)[None, :], mask=inside)
 
 
-@triton.jit
-def _total(found, channel, channels, programs, wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The sum of ``found`` [programs, channels] over the programs."""
-    sums = tl.zeros((high, few), wide)
-    start = 0
-    while start < programs:
-        program = start + tl.arange(0, high)[:, None]
-        here = (program < programs) & (channel < channels)[None, :]
-        sums += tl.load(found + program * channels + channel[None, :], mask=here, other=0)
-        start += high
-    return tl.sum(sums, 0)
-
-
 @triton.jit(do_not_specialize=["programs", "rows"])
 def _moments(  # type: ignore[no-untyped-def]
     found, x, mean, variance, inverse, programs, rows, channels, epsilon: tl.constexpr,
@@ -147,8 +136,8 @@ def _moments(  # type: ignore[no-untyped-def]
     channel = tl.program_id(0) * few + tl.arange(0, few)
     inside = channel < channels
     count = rows.to(wide)
-    first = _total(found, channel, channels, programs, wide, high, few) / count
-    second = _total(found + programs * channels, channel, channels, programs, wide, high, few) / count
+    first = sum_of_rows(found, channel, channels, programs, wide, high, few) / count
+    second = sum_of_rows(found + programs * channels, channel, channels, programs, wide, high, few) / count
     spread = tl.maximum(second - first * first, 0, propagate_nan=tl.PropagateNan.ALL)
     shift = tl.load(x + channel, mask=inside, other=0).to(wide)
     tl.store(mean + channel, shift + first, mask=inside)
@@ -167,12 +156,12 @@ def _gradients(  # type: ignore[no-untyped-def]
     """
     channel = tl.program_id(0) * few + tl.arange(0, few)
     inside = channel < channels
-    first = _total(found, channel, channels, programs, wide, high, few)
-    second = _total(found + programs * channels, channel, channels, programs, wide, high, few)
+    first = sum_of_rows(found, channel, channels, programs, wide, high, few)
+    second = sum_of_rows(found + programs * channels, channel, channels, programs, wide, high, few)
     tl.store(of_beta + channel, first, mask=inside)
     tl.store(of_gamma + channel, second * tl.load(inverse + channel, mask=inside, other=0), mask=inside)
     if inverse2 is not None:
-        third = _total(found + 2 * programs * channels, channel, channels, programs, wide, high, few)
+        third = sum_of_rows(found + 2 * programs * channels, channel, channels, programs, wide, high, few)
         tl.store(of_beta2 + channel, first, mask=inside)
         tl.store(of_gamma2 + channel, third * tl.load(inverse2 + channel, mask=inside, other=0), mask=inside)
 
