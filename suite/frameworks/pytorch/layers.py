@@ -14,6 +14,7 @@ from suite.common import folding, layers
 from suite.frameworks.pytorch.pooling import max_pool
 
 if torch.version.cuda:
+    from suite.frameworks.pytorch.first_convolution import convolve_images
     from suite.frameworks.pytorch.normalisation import normalise, normalise_and_add, normalise_both_and_add
 
 ALIGNMENT = 8  # channels of half-precision convolutions on tensor cores are multiples of this
@@ -111,9 +112,17 @@ def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: Sequence[int]) -> Tensor:
     """``x`` [N, C, H, W] convolved with ``weight`` [out, C, height, width], with ``padding`` zeros around."""
-    if x.is_cuda and x.element_size() == 2 and x.shape[1] % ALIGNMENT:
+    size = x.element_size()
+    # In float64 blocks are not faster, but then checks in float64 include the kernels of their gradient.
+    worth = size == 2 or (size == 8 and _learned_by_kernels(x, weight))
+    if x.is_cuda and worth and x.shape[1] % ALIGNMENT:
         return convolve_blocks(x, weight, bias, stride, padding)
     return F.conv2d(x, weight, bias, stride, tuple(padding))
+
+
+def _learned_by_kernels(x: Tensor, weight: Tensor) -> bool:
+    """Whether kernels compute the gradient of ``weight``: on a GPU, where ``x``, images, needs none."""
+    return bool(torch.version.cuda) and x.is_cuda and weight.requires_grad and not x.requires_grad
 
 
 def convolve_blocks(
@@ -136,7 +145,10 @@ def convolve_blocks(
         outputs, channels, reach[0], stride, reach[1], stride
     )
     weight = weight.permute(0, 3, 5, 1, 2, 4).reshape(outputs, -1, *reach)
-    return F.conv2d(x, stored(F.pad(weight, [0, 0, 0, 0, 0, more])), bias)
+    weight = stored(F.pad(weight, [0, 0, 0, 0, 0, more]))
+    if _learned_by_kernels(x, weight):
+        return convolve_images(x, weight, bias)
+    return F.conv2d(x, weight, bias)
 
 
 def _dense(layer: Any, x: Tensor, run: Pass) -> Tensor:

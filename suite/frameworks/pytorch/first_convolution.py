@@ -1,0 +1,59 @@
+"""The first convolution of images in training, with the gradient of its weight in Triton kernels, on a GPU.
+
+The images need no gradient, and the weight's is one product of few rows and columns over all pixels, which
+cuDNN's kernels compute at a small part of the GPU's speed. The gradient is an operator, which the compiler
+calls as it is; the convolution itself is PyTorch's.
+
+Registering the operators looks for Triton: only builds of PyTorch for CUDA import this module.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+@torch.library.custom_op("suite::first_convolution_gradient", mutates_args=())
+def _gradient(slopes: Tensor, image: Tensor) -> Tensor:
+    """The gradient of the weight [outputs, C, down, across], in the channels-last layout."""
+    from suite.frameworks.pytorch import first_convolution_kernels
+
+    gradient = _empty_gradient(slopes, image)
+    rows = [tensor.permute(0, 2, 3, 1).contiguous() for tensor in (slopes, image)]
+    first_convolution_kernels.weight_gradient(rows[0], rows[1], gradient.permute(0, 2, 3, 1))
+    return gradient
+
+
+@_gradient.register_fake
+def _empty_gradient(slopes: Tensor, image: Tensor) -> Tensor:
+    down, across = (image.shape[side] - slopes.shape[side] + 1 for side in (2, 3))
+    return slopes.new_empty(slopes.shape[1], down, across, image.shape[1]).permute(0, 3, 1, 2)
+
+
+@torch.library.triton_op("suite::first_convolution", mutates_args=())
+def convolve_images(image: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``F.conv2d`` of ``image`` [N, C, H, W] and ``weight`` [outputs, C, height, width], half or float64.
+
+    Only ``weight`` and ``bias`` [outputs] have gradients. The compiler sees what is within: a ``triton_op``,
+    although it needs no kernel.
+    """
+    return F.conv2d(image, weight, bias)
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor) -> None:  # noqa: ARG001
+    image, _, bias = inputs
+    ctx.save_for_backward(image)
+    ctx.biased = bias is not None
+
+
+def _differentiate(ctx: Any, slopes: Tensor) -> tuple[None, Tensor, Tensor | None]:
+    (image,) = ctx.saved_tensors
+    # Where a layout must change, the compiler does it in the kernel that makes the slopes.
+    slopes = slopes.contiguous(memory_format=torch.channels_last)
+    return None, _gradient(slopes, image), slopes.sum((0, 2, 3)) if ctx.biased else None
+
+
+convolve_images.register_autograd(_differentiate, setup_context=_keep)
