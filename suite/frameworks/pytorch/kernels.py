@@ -85,6 +85,7 @@ def tanh(x):  # type: ignore[no-untyped-def]
     return 2.0 * tl.sigmoid(2.0 * x) - 1.0
 
 
+@triton.jit
 def sum_of_rows(  # type: ignore[no-untyped-def]
     found, column, columns, rows, wide: tl.constexpr, high: tl.constexpr, few: tl.constexpr
 ):
