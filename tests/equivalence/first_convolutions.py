@@ -1,4 +1,4 @@
-"""The weight gradient of first convolutions by Triton's kernels against PyTorch's, in Triton's interpreter.
+"""First convolutions by Triton's kernels against PyTorch's, in Triton's interpreter.
 
 ``python -m tests.equivalence.first_convolutions FILE PACKAGES`` writes outputs and gradients, each under
 ``<case>/<part>/ours`` and ``<case>/<part>/plain``: of the operator in fp64 and fp16, and of the suite's
@@ -112,7 +112,7 @@ def of_layers() -> Iterator[dict[str, Any]]:
 
             def ours(*given: Any, function: Outputs = function) -> Any:
                 # Builds of PyTorch for a CPU do not import the operator.
-                changes = {"convolve_images": convolve_images, "_learned_by_kernels": lambda *_: True}
+                changes = {"convolve_images": convolve_images, "_has_kernels": lambda *_: True}
                 with mock.patch.multiple(layers, create=True, **changes):
                     return function(*given)
 
@@ -126,7 +126,8 @@ def main(file: str, packages: str) -> None:
     from suite.frameworks.pytorch import first_convolution_kernels
 
     found: dict[str, Any] = {}
-    with mock.patch.multiple(first_convolution_kernels, PROGRAMS=PROGRAMS, WIDE=WIDE):
+    fewer = {"PROGRAMS": PROGRAMS, "FORWARD_PROGRAMS": PROGRAMS, "WIDE": WIDE}
+    with mock.patch.multiple(first_convolution_kernels, **fewer):
         for arrays in (*of_operator(), *of_layers()):
             found |= arrays
     np.savez(file, **found)

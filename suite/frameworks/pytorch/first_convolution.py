@@ -1,8 +1,7 @@
-"""The first convolution of images in training, with the gradient of its weight in Triton kernels, on a GPU.
+"""The first convolution of images, and the gradient of its weight, in Triton kernels, on a GPU.
 
-The images need no gradient, and the weight's is one product of few rows and columns over all pixels, which
-cuDNN's kernels compute at a small part of the GPU's speed. The gradient is an operator, which the compiler
-calls as it is; the convolution itself is PyTorch's.
+Images have few channels, so that cuDNN's kernels compute both at a small part of the GPU's speed. The images
+need no gradient. Both are operators, which the compiler calls as they are.
 
 Registering the operators looks for Triton: only builds of PyTorch for CUDA import this module.
 """
@@ -33,14 +32,26 @@ def _empty_gradient(slopes: Tensor, image: Tensor) -> Tensor:
     return slopes.new_empty(slopes.shape[1], down, across, image.shape[1]).permute(0, 3, 1, 2)
 
 
-@torch.library.triton_op("suite::first_convolution", mutates_args=())
+@torch.library.custom_op("suite::first_convolution", mutates_args=())
 def convolve_images(image: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``F.conv2d`` of ``image`` [N, C, H, W] and ``weight`` [outputs, C, height, width], half or float64.
 
-    Only ``weight`` and ``bias`` [outputs] have gradients. The compiler sees what is within: a ``triton_op``,
-    although it needs no kernel.
+    Only ``weight`` and ``bias`` [outputs] have gradients.
     """
-    return F.conv2d(image, weight, bias)
+    from suite.frameworks.pytorch import first_convolution_kernels
+
+    if not first_convolution_kernels.convolves(weight):
+        return F.conv2d(image, weight, bias).contiguous(memory_format=torch.channels_last)
+    result = _empty_result(image, weight, bias)
+    rows = [tensor.permute(0, 2, 3, 1).contiguous() for tensor in (image, weight)]
+    first_convolution_kernels.convolve(rows[0], rows[1], bias, result.permute(0, 2, 3, 1))
+    return result
+
+
+@convolve_images.register_fake
+def _empty_result(image: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: ARG001
+    height, width = (image.shape[side] - weight.shape[side] + 1 for side in (2, 3))
+    return image.new_empty(image.shape[0], height, width, weight.shape[0]).permute(0, 3, 1, 2)
 
 
 def _keep(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor) -> None:  # noqa: ARG001

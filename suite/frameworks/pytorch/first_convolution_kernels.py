@@ -1,9 +1,14 @@
-"""Triton kernels of the weight gradient of a convolution with stride 1, without padding.
+"""Triton kernels of a convolution with stride 1, without padding, and of the gradient of its weight.
 
-That gradient is one product: of the slopes [pixels, outputs], transposed, with the patches [pixels, columns]
-of the image that they are slopes of. The pixels are those of the output; a column is a place in the kernel
-and a channel there. A program adds up the products of neighbouring pixels. A second launch adds up what the
-programs found, in a fixed order, so that results repeat bit for bit.
+Both are products with the patches [pixels, columns] of the image. The pixels are those of the output; a
+column is a place in the convolution's kernel and a channel there. Adjacent columns of a row of that kernel
+are adjacent in the image, so that a program loads patches as they lie.
+
+The convolution multiplies patches by the weight, which a program loads once.
+
+The gradient multiplies the slopes [pixels, outputs], transposed, by the patches. A program adds up the
+products of neighbouring pixels. A second launch adds up what the programs found, in a fixed order, so that
+results repeat bit for bit.
 """
 
 from __future__ import annotations
@@ -26,7 +31,54 @@ WIDE = 16  # outputs, columns and pixels of a program in float64
 VECTOR = 4
 PROGRAMS = 264  # at most: two for each multiprocessor of an H100 or H200
 WARPS, STAGES = 4, 4
+# Of the convolution: pixels that a program computes at a time, programs at most, and as above.
+FORWARD_PIXELS, FORWARD_PROGRAMS = 64, 264
+FORWARD_WARPS, FORWARD_STAGES = 4, 2
 FEW, FOUND, LAST_WARPS = 64, 64, 8  # elements of a program of the second launch; programs it reads at a time
+
+
+@triton.jit(do_not_specialize=["size"])
+def _convolution(  # type: ignore[no-untyped-def]
+    image, weight, bias, result, size, turns: tl.constexpr, height: tl.constexpr, width: tl.constexpr,
+    outputs: tl.constexpr, channels: tl.constexpr, down: tl.constexpr, across: tl.constexpr,
+    biased: tl.constexpr, wide: tl.constexpr, pixels: tl.constexpr, some: tl.constexpr,
+    deep: tl.constexpr, vector: tl.constexpr
+):  # fmt: skip
+    """``result`` [size = images * height * width, outputs], of ``turns`` times ``pixels`` a program.
+
+    ``image`` is [images, height + down - 1, width + across - 1, channels], ``weight`` [outputs, down, across,
+    channels], ``bias`` [outputs].
+    """
+    columns: tl.constexpr = down * across * channels
+    line: tl.constexpr = across * channels
+    image_line: tl.constexpr = (width + across - 1) * channels
+    output = tl.program_id(1) * some + tl.arange(0, some)
+    column = tl.arange(0, deep)
+    known = (output < outputs)[None, :]
+    own = weight + output[None, :] * columns
+    factor = tl.load(own + column[:, None], mask=known & (column < columns)[:, None], other=0)
+    addend = tl.zeros((some,), wide)
+    if biased:
+        addend += tl.load(bias + output, mask=output < outputs, other=0).to(wide)
+    place = tl.arange(0, pixels)
+    for turn in range(turns):
+        # In 64 bits: more elements than int32 counts.
+        pixel = (tl.program_id(0) * turns + turn).to(tl.int64) * pixels + place
+        present = (pixel < size)[:, None]
+        row = pixel // width
+        above = row + row // height * (down - 1)  # rows of all images above
+        seen = (above * image_line + pixel % width * channels)[:, None]
+        total = tl.zeros((pixels, some), wide)
+        for first in tl.static_range(0, columns, deep):
+            column = first + tl.arange(0, deep)
+            patch_at = seen + (column // line * image_line + column % line)[None, :]
+            patch_at = tl.max_contiguous(patch_at, (1, vector))
+            patch = tl.load(image + patch_at, mask=present & (column < columns)[None, :], other=0)
+            if columns > deep:
+                factor = tl.load(own + column[:, None], mask=known & (column < columns)[:, None], other=0)
+            total = add_product(total, patch, factor)
+        target = result + pixel[:, None] * outputs + output[None, :]
+        tl.store(target, (total + addend[None, :]).to(result.dtype.element_ty), mask=present & known)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -76,6 +128,35 @@ def _gradient(  # type: ignore[no-untyped-def]
     at = tl.program_id(0) * few + tl.arange(0, few)
     total = sum_of_rows(found, at, size, programs, wide, high, few)
     tl.store(gradient + at, total.to(gradient.dtype.element_ty), mask=at < size)
+
+
+def convolves(weight: Tensor) -> bool:
+    """Whether :func:`convolve` has a kernel for ``weight``: a program keeps all columns of some outputs."""
+    return weight.element_size() == 8 or weight[0].numel() <= COLUMNS
+
+
+def convolve(image: Tensor, weight: Tensor, bias: Tensor | None, result: Tensor) -> None:
+    """Write the convolution of ``image`` with ``weight``, plus ``bias`` [outputs], to ``result``.
+
+    ``image`` is [N, height + down - 1, width + across - 1, channels], ``weight`` [outputs, down, across,
+    channels], ``result`` [N, height, width, outputs]. All are contiguous and of one type: half precision or
+    float64.
+    """
+    count, height, width, outputs = result.shape
+    _, down, across, channels = weight.shape
+    half = result.element_size() == 2
+    sizes: dict[str, Any] = {"pixels": WIDE, "some": WIDE, "deep": WIDE}
+    if half:  # products have 16 rows and columns at least
+        some, deep = (max(16, triton.next_power_of_2(size)) for size in (outputs, down * across * channels))
+        sizes = {"pixels": FORWARD_PIXELS, "some": min(OUTPUTS, some), "deep": min(COLUMNS, deep)}
+    pieces = -(-count * height * width // sizes["pixels"])
+    parts = -(-outputs // sizes["some"])
+    turns = -(-pieces // max(1, FORWARD_PROGRAMS // parts))
+    _convolution[(-(-pieces // turns), parts)](
+        image, weight, bias, result, count * height * width, turns, height, width, outputs, channels, down,
+        across, bias is not None, wide=tl.float32 if half else tl.float64, vector=VECTOR,
+        num_warps=FORWARD_WARPS, num_stages=FORWARD_STAGES, **sizes
+    )  # fmt: skip
 
 
 def weight_gradient(slopes: Tensor, image: Tensor, gradient: Tensor) -> None:

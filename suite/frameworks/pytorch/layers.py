@@ -113,16 +113,16 @@ def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: Sequence[int]) -> Tensor:
     """``x`` [N, C, H, W] convolved with ``weight`` [out, C, height, width], with ``padding`` zeros around."""
     size = x.element_size()
-    # In float64 blocks are not faster, but then checks in float64 include the kernels of their gradient.
-    worth = size == 2 or (size == 8 and _learned_by_kernels(x, weight))
+    # In float64 blocks are not faster, but then checks in float64 include their kernels.
+    worth = size == 2 or (size == 8 and _has_kernels(x))
     if x.is_cuda and worth and x.shape[1] % ALIGNMENT:
         return convolve_blocks(x, weight, bias, stride, padding)
     return F.conv2d(x, weight, bias, stride, tuple(padding))
 
 
-def _learned_by_kernels(x: Tensor, weight: Tensor) -> bool:
-    """Whether kernels compute the gradient of ``weight``: on a GPU, where ``x``, images, needs none."""
-    return bool(torch.version.cuda) and x.is_cuda and weight.requires_grad and not x.requires_grad
+def _has_kernels(x: Tensor) -> bool:
+    """Whether the suite's kernels convolve ``x``: on a GPU, where it needs no gradient, as images do."""
+    return bool(torch.version.cuda) and x.is_cuda and not x.requires_grad
 
 
 def convolve_blocks(
@@ -146,7 +146,7 @@ def convolve_blocks(
     )
     weight = weight.permute(0, 3, 5, 1, 2, 4).reshape(outputs, -1, *reach)
     weight = stored(F.pad(weight, [0, 0, 0, 0, 0, more]))
-    if _learned_by_kernels(x, weight):
+    if _has_kernels(x):
         return convolve_images(x, weight, bias)
     return F.conv2d(x, weight, bias)
 
