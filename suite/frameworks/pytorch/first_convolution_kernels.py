@@ -4,7 +4,8 @@ Both are products with the patches [pixels, columns] of the image. The pixels ar
 column is a place in the convolution's kernel and a channel there. Adjacent columns of a row of that kernel
 are adjacent in the image, so that a program loads patches as they lie.
 
-The convolution multiplies patches by the weight, which a program loads once.
+The convolution multiplies patches by the weight. A program computes some pixels of neighbouring rows, because
+the rows of the image that they need are mostly the same.
 
 The gradient multiplies the slopes [pixels, outputs], transposed, by the patches. A program adds up the
 products of neighbouring pixels. A second launch adds up what the programs found, in a fixed order, so that
@@ -31,54 +32,58 @@ WIDE = 16  # outputs, columns and pixels of a program in float64
 VECTOR = 4
 PROGRAMS = 264  # at most: two for each multiprocessor of an H100 or H200
 WARPS, STAGES = 4, 4
-# Of the convolution: pixels that a program computes at a time, programs at most, and as above.
-FORWARD_PIXELS, FORWARD_PROGRAMS = 64, 264
-FORWARD_WARPS, FORWARD_STAGES = 4, 2
+FORWARD_PIXELS, FORWARD_ROWS = 128, 2  # of the output, of a program of the convolution
+FORWARD_COLUMNS = 64  # of a row of its kernel, that a program loads at a time, at most
+FORWARD_VECTOR, FORWARD_WARPS, FORWARD_STAGES = 8, 8, 3
 FEW, FOUND, LAST_WARPS = 64, 64, 8  # elements of a program of the second launch; programs it reads at a time
 
 
-@triton.jit(do_not_specialize=["size"])
+@triton.jit
 def _convolution(  # type: ignore[no-untyped-def]
-    image, weight, bias, result, size, turns: tl.constexpr, height: tl.constexpr, width: tl.constexpr,
-    outputs: tl.constexpr, channels: tl.constexpr, down: tl.constexpr, across: tl.constexpr,
-    biased: tl.constexpr, wide: tl.constexpr, pixels: tl.constexpr, some: tl.constexpr,
-    deep: tl.constexpr, vector: tl.constexpr
+    image, weight, bias, result, height: tl.constexpr, width: tl.constexpr, outputs: tl.constexpr,
+    channels: tl.constexpr, down: tl.constexpr, across: tl.constexpr, biased: tl.constexpr,
+    wide: tl.constexpr, pixels: tl.constexpr, high: tl.constexpr, some: tl.constexpr, deep: tl.constexpr,
+    vector: tl.constexpr
 ):  # fmt: skip
-    """``result`` [size = images * height * width, outputs], of ``turns`` times ``pixels`` a program.
+    """``result`` [images, height, width, outputs]: ``pixels`` of ``high`` rows, and ``some`` outputs.
 
     ``image`` is [images, height + down - 1, width + across - 1, channels], ``weight`` [outputs, down, across,
-    channels], ``bias`` [outputs].
+    channels], ``bias`` [outputs]. One product multiplies the patches of a row of the image by the weights of
+    all rows of the output that it is part of; weights of rows that it is not part of are zero.
     """
-    columns: tl.constexpr = down * across * channels
     line: tl.constexpr = across * channels
     image_line: tl.constexpr = (width + across - 1) * channels
-    output = tl.program_id(1) * some + tl.arange(0, some)
-    column = tl.arange(0, deep)
-    known = (output < outputs)[None, :]
-    own = weight + output[None, :] * columns
-    factor = tl.load(own + column[:, None], mask=known & (column < columns)[:, None], other=0)
-    addend = tl.zeros((some,), wide)
+    pieces: tl.constexpr = (width + pixels - 1) // pixels  # of a row
+    groups: tl.constexpr = (height + high - 1) // high  # of the rows of an image
+    parts: tl.constexpr = (line + deep - 1) // deep
+    group = tl.program_id(0) // pieces
+    top = group % groups * high
+    number = (group // groups).to(tl.int64)  # of the image; more elements than int32 counts
+    place = tl.program_id(0) % pieces * pixels + tl.arange(0, pixels)
+    both = tl.arange(0, high * some)
+    row, output = both // some, tl.program_id(1) * some + both % some
+    present, known = place < width, output < outputs
+    seen = image + (number * (height + down - 1) + top) * image_line
+    total = tl.zeros((pixels, high * some), wide)
+    for turn in range((high + down - 1) * parts):
+        below, column = turn // parts, turn % parts * deep + tl.arange(0, deep)
+        taken = column < line
+        patch_at = tl.max_contiguous(place[:, None] * channels + column[None, :], (1, vector))
+        inside = present & (below < height + down - 1 - top)
+        patch = tl.load(seen + below * image_line + patch_at, mask=inside[:, None] & taken[None, :], other=0)
+        tap = below - row
+        weight_at = (output * down + tap) * line
+        met = known & (tap >= 0) & (tap < down)
+        part = tl.load(
+            weight + weight_at[None, :] + column[:, None], mask=met[None, :] & taken[:, None], other=0
+        )
+        total = add_product(total, patch, part)
     if biased:
-        addend += tl.load(bias + output, mask=output < outputs, other=0).to(wide)
-    place = tl.arange(0, pixels)
-    for turn in range(turns):
-        # In 64 bits: more elements than int32 counts.
-        pixel = (tl.program_id(0) * turns + turn).to(tl.int64) * pixels + place
-        present = (pixel < size)[:, None]
-        row = pixel // width
-        above = row + row // height * (down - 1)  # rows of all images above
-        seen = (above * image_line + pixel % width * channels)[:, None]
-        total = tl.zeros((pixels, some), wide)
-        for first in tl.static_range(0, columns, deep):
-            column = first + tl.arange(0, deep)
-            patch_at = seen + (column // line * image_line + column % line)[None, :]
-            patch_at = tl.max_contiguous(patch_at, (1, vector))
-            patch = tl.load(image + patch_at, mask=present & (column < columns)[None, :], other=0)
-            if columns > deep:
-                factor = tl.load(own + column[:, None], mask=known & (column < columns)[:, None], other=0)
-            total = add_product(total, patch, factor)
-        target = result + pixel[:, None] * outputs + output[None, :]
-        tl.store(target, (total + addend[None, :]).to(result.dtype.element_ty), mask=present & known)
+        total += tl.load(bias + output, mask=known, other=0).to(wide)[None, :]
+    target = result + ((number * height + top) * width + place[:, None]) * outputs
+    target += (row * width * outputs + output)[None, :]
+    stored = present[:, None] & (known & (row < height - top))[None, :]
+    tl.store(target, total.to(result.dtype.element_ty), mask=stored)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -131,7 +136,7 @@ def _gradient(  # type: ignore[no-untyped-def]
 
 
 def convolves(weight: Tensor) -> bool:
-    """Whether :func:`convolve` has a kernel for ``weight``: a program keeps all columns of some outputs."""
+    """Whether :func:`convolve` is worth it for ``weight``: PyTorch's own is as fast for more columns."""
     return weight.element_size() == 8 or weight[0].numel() <= COLUMNS
 
 
@@ -145,17 +150,16 @@ def convolve(image: Tensor, weight: Tensor, bias: Tensor | None, result: Tensor)
     count, height, width, outputs = result.shape
     _, down, across, channels = weight.shape
     half = result.element_size() == 2
-    sizes: dict[str, Any] = {"pixels": WIDE, "some": WIDE, "deep": WIDE}
+    sizes: dict[str, Any] = {"pixels": WIDE, "high": 1, "some": WIDE, "deep": WIDE}
     if half:  # products have 16 rows and columns at least
-        some, deep = (max(16, triton.next_power_of_2(size)) for size in (outputs, down * across * channels))
-        sizes = {"pixels": FORWARD_PIXELS, "some": min(OUTPUTS, some), "deep": min(COLUMNS, deep)}
-    pieces = -(-count * height * width // sizes["pixels"])
-    parts = -(-outputs // sizes["some"])
-    turns = -(-pieces // max(1, FORWARD_PROGRAMS // parts))
-    _convolution[(-(-pieces // turns), parts)](
-        image, weight, bias, result, count * height * width, turns, height, width, outputs, channels, down,
-        across, bias is not None, wide=tl.float32 if half else tl.float64, vector=VECTOR,
-        num_warps=FORWARD_WARPS, num_stages=FORWARD_STAGES, **sizes
+        pixels, deep = (max(16, triton.next_power_of_2(size)) for size in (width, across * channels))
+        sizes = {"pixels": min(FORWARD_PIXELS, pixels), "deep": min(FORWARD_COLUMNS, deep)}
+        sizes |= {"high": FORWARD_ROWS, "some": min(OUTPUTS, max(16, triton.next_power_of_2(outputs)))}
+    groups = -(-height // sizes["high"]) * -(-width // sizes["pixels"])
+    _convolution[(count * groups, -(-outputs // sizes["some"]))](
+        image, weight, bias, result, height, width, outputs, channels, down, across, bias is not None,
+        wide=tl.float32 if half else tl.float64, vector=FORWARD_VECTOR, num_warps=FORWARD_WARPS,
+        num_stages=FORWARD_STAGES, **sizes
     )  # fmt: skip
 
 
