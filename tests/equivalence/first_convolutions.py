@@ -76,17 +76,19 @@ def of_operator() -> Iterator[dict[str, Any]]:
     import torch
     from torch.nn.functional import conv2d
 
-    from suite.frameworks.pytorch.first_convolution import convolve_images
+    from suite.frameworks.pytorch import first_convolution
 
     for shape, (outputs, *kernel) in SHAPES:
         image, weight = drawn(shape, (outputs, shape[1], *kernel))
 
         def ours(x: Any, weight: Any) -> Any:
-            return convolve_images(x, weight, None)
+            return first_convolution.convolve_images(x, weight, None)
 
         for dtype in (torch.float64, torch.float16):
             name = f"{dtype} {shape} {outputs} {kernel}"
             yield both(name, ours, conv2d, image.to(dtype), [weight.to(dtype)])
+    with mock.patch.object(first_convolution, "_fits", return_value=False):
+        yield both("torch.float64, too large for the GPU", ours, conv2d, image, [weight])
 
 
 def of_layers() -> Iterator[dict[str, Any]]:
@@ -126,8 +128,7 @@ def main(file: str, packages: str) -> None:
     from suite.frameworks.pytorch import first_convolution_kernels
 
     found: dict[str, Any] = {}
-    fewer = {"PROGRAMS": PROGRAMS, "FORWARD_PROGRAMS": PROGRAMS, "WIDE": WIDE}
-    with mock.patch.multiple(first_convolution_kernels, **fewer):
+    with mock.patch.multiple(first_convolution_kernels, PROGRAMS=PROGRAMS, WIDE=WIDE):
         for arrays in (*of_operator(), *of_layers()):
             found |= arrays
     np.savez(file, **found)

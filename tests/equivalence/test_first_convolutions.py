@@ -1,4 +1,4 @@
-"""The kernels of the first convolution compute PyTorch's gradient of its weight, alone and in the layers."""
+"""The kernels of the first convolution compute PyTorch's output and gradients, alone and in the layers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_kernels_equal_pytorch(arrays: dict[str, Any]) -> None:
     compared = [name.removesuffix("/plain") for name in arrays if name.endswith("/plain")]
-    assert len(compared) == 5 * 2 * 2 + 3 * 2 * 3
+    assert len(compared) == (5 * 2 + 1) * 2 + 3 * 2 * 3
     for name in compared:
         ours, plain = arrays[f"{name}/ours"], arrays[f"{name}/plain"]
         apart = float(np.linalg.norm(ours - plain)) / float(np.linalg.norm(plain))
-        assert apart < BOUNDS[name.split(" ")[0]], name
+        assert apart < BOUNDS[name.split(" ")[0].strip(",")], name

@@ -14,6 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+FITS = 8, 0  # the first compute capability whose multiprocessors have the 96 KiB that a program needs
+
+
+def _fits(tensor: Tensor) -> bool:
+    return not tensor.is_cuda or torch.cuda.get_device_capability(tensor.device) >= FITS
+
 
 @torch.library.custom_op("suite::first_convolution_gradient", mutates_args=())
 def _gradient(slopes: Tensor, image: Tensor) -> Tensor:
@@ -21,6 +27,10 @@ def _gradient(slopes: Tensor, image: Tensor) -> Tensor:
     from suite.frameworks.pytorch import first_convolution_kernels
 
     gradient = _empty_gradient(slopes, image)
+    if not _fits(image):
+        settings = [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False]
+        plain = torch.ops.aten.convolution_backward(slopes, image, gradient, None, *settings)
+        return gradient.copy_(plain[1])
     rows = [tensor.permute(0, 2, 3, 1).contiguous() for tensor in (slopes, image)]
     first_convolution_kernels.weight_gradient(rows[0], rows[1], gradient.permute(0, 2, 3, 1))
     return gradient
@@ -40,7 +50,7 @@ def convolve_images(image: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
     """
     from suite.frameworks.pytorch import first_convolution_kernels
 
-    if not first_convolution_kernels.convolves(weight):
+    if not (_fits(image) and first_convolution_kernels.convolves(weight)):
         return F.conv2d(image, weight, bias).contiguous(memory_format=torch.channels_last)
     result = _empty_result(image, weight, bias)
     rows = [tensor.permute(0, 2, 3, 1).contiguous() for tensor in (image, weight)]

@@ -194,6 +194,10 @@ def _max_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
 
 
 def _average_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
+    if x.shape[2:] == (1, 1) and layer.kernel == 2 * layer.padding + 1:
+        # One pixel and zeros. Behind a concatenation torch.compile of PyTorch 2.11 makes wrong code of such a
+        # pool for a GPU.
+        return x / layer.kernel**2
     return F.avg_pool2d(x, layer.kernel, layer.stride, layer.padding, count_include_pad=True)
 
 
