@@ -1,7 +1,7 @@
 """Triton kernels of a convolution with stride 1, without padding, and of the gradient of its weight.
 
 Both are products with the patches [pixels, columns] of the image. The pixels are those of the output; a
-column is a place in the convolution's kernel and a channel there. Adjacent columns of a row of that kernel
+column is a position in the convolution's kernel and a channel there. Adjacent columns of a row of that kernel
 are adjacent in the image, so that a program loads patches as they lie.
 
 The convolution multiplies patches by the weight. A program computes some pixels of neighbouring rows, because
@@ -59,16 +59,16 @@ def _convolution(  # type: ignore[no-untyped-def]
     group = tl.program_id(0) // pieces
     top = group % groups * high
     number = (group // groups).to(tl.int64)  # of the image; more elements than int32 counts
-    place = tl.program_id(0) % pieces * pixels + tl.arange(0, pixels)
+    position = tl.program_id(0) % pieces * pixels + tl.arange(0, pixels)
     both = tl.arange(0, high * some)
     row, output = both // some, tl.program_id(1) * some + both % some
-    present, known = place < width, output < outputs
+    present, known = position < width, output < outputs
     seen = image + (number * (height + down - 1) + top) * image_line
     total = tl.zeros((pixels, high * some), wide)
     for turn in range((high + down - 1) * parts):
         below, column = turn // parts, turn % parts * deep + tl.arange(0, deep)
         taken = column < line
-        patch_at = tl.max_contiguous(place[:, None] * channels + column[None, :], (1, vector))
+        patch_at = tl.max_contiguous(position[:, None] * channels + column[None, :], (1, vector))
         inside = present & (below < height + down - 1 - top)
         patch = tl.load(seen + below * image_line + patch_at, mask=inside[:, None] & taken[None, :], other=0)
         tap = below - row
@@ -80,7 +80,7 @@ def _convolution(  # type: ignore[no-untyped-def]
         total = add_product(total, patch, part)
     if biased:
         total += tl.load(bias + output, mask=known, other=0).to(wide)[None, :]
-    target = result + ((number * height + top) * width + place[:, None]) * outputs
+    target = result + ((number * height + top) * width + position[:, None]) * outputs
     target += (row * width * outputs + output)[None, :]
     stored = present[:, None] & (known & (row < height - top))[None, :]
     tl.store(target, total.to(result.dtype.element_ty), mask=stored)
@@ -105,15 +105,15 @@ def _products(  # type: ignore[no-untyped-def]
     line: tl.constexpr = across * channels  # adjacent columns of a patch: its pixels of a row are neighbours
     image_line: tl.constexpr = (width + across - 1) * channels
     pieces: tl.constexpr = (width + pixels - 1) // pixels  # of a row
-    place = tl.arange(0, pixels)
-    slope_at = place[:, None] * outputs + output[None, :]
-    patch_at = place[:, None] * channels + (column // line * image_line + column % line)[None, :]
+    position = tl.arange(0, pixels)
+    slope_at = position[:, None] * outputs + output[None, :]
+    patch_at = position[:, None] * channels + (column // line * image_line + column % line)[None, :]
     patch_at = tl.max_contiguous(patch_at, (1, vector))
     total = tl.zeros((some, deep), wide)
     for turn in range(turns):
         piece = tl.program_id(0) * turns + turn
         row, first = piece // pieces, piece % pieces * pixels
-        present = ((place < width - first) & (row < rows))[:, None]
+        present = ((position < width - first) & (row < rows))[:, None]
         # In 64 bits: more elements than int32 counts.
         own = slopes + (row.to(tl.int64) * width + first) * outputs
         above = row + row // height * (down - 1)  # rows of all images above
