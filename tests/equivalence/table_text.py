@@ -57,8 +57,10 @@ ON_A_GPU = """## On a GPU, mini scale
 
 Each framework's fast path on a GPU beside the same on a CPU (`python -m tests.equivalence.gpu_check`, from
 `docs/equivalence-gpu.json`). float64: the largest difference of any compared array, bound {fp64:.0e}. bf16:
-that of ten losses from those in float32 on the CPU, bound 2e-02. An empty cell was not measured. `WrongCode`:
-the suite refuses what `torch.compile` made, because its outputs are not those of the uncompiled network.
+that of ten losses from those in float32 on the CPU, bound 2e-02. An empty cell was not measured.
+"""
+REFUSED = """`WrongCode`: the suite refuses what `torch.compile` made, because its outputs are not those of
+the uncompiled network.
 """
 
 
@@ -100,7 +102,10 @@ def page(
             parts.append(f"## {title}, {precision}\n")
             parts.append(_table(sorted(cases[scale], key=_order), precision, kinds, find))
     if on_gpu:
-        parts += [ON_A_GPU.format(**bounds), _gpu_table(on_gpu)]
+        parts.append(ON_A_GPU.format(**bounds))
+        if any("refused" in row for row in on_gpu):
+            parts.append(REFUSED)
+        parts.append(_gpu_table(on_gpu))
     return "\n".join(parts)
 
 

@@ -205,7 +205,12 @@ def test_table_of_gpus_is_that_of_its_rows_and_within_the_bounds() -> None:
     assert {row["framework"] for row in measured} == {"pytorch", "tensorflow", "jax"}
     assert [row for row in measured if row["precision"] == "fp64" and not row["largest"] <= 1e-8] == []
     assert [row for row in measured if not row["losses"] <= 2e-2] == []
-    assert "WrongCode" in table_of_gpus
+    assert "WrongCode" not in table_of_gpus
+    refused = {"workload": "ncf", "framework": "pytorch", "version": "2", "device": "GPU"}
+    refused |= {"precision": "fp64", "refused": "WrongCode"}
+    text = page({"mini": [], "reference": []}, lambda case, _: None, [refused])
+    assert "| ncf | WrongCode |" in text
+    assert "`WrongCode`: the suite refuses" in text
     assert "| ncf |" not in page({"mini": [], "reference": []}, lambda case, _: None)
 
 
