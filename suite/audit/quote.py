@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from suite.log.model import Record
 from suite.metrics.image import conditions_text, counts_of, limits_of
@@ -21,7 +21,7 @@ from suite.submissions import system as system_description
 
 Fields = Mapping[str, str]
 PRACTICE = "practice division, a small model that stands for no published one"
-_SIGNIFICANT = 2  # digits of the interval's half-width, which limits the decimals of the number
+_SIGNIFICANT = 2  # digits of the narrower half of the interval, which limits the decimals of the number
 _WITHOUT_SPREAD = 6  # significant digits of a number whose interval has no width
 _LONGEST_NAME = 200
 
@@ -201,16 +201,17 @@ def _time_to_quality(record: Record) -> str:
 def rounded(value: float, low: float, high: float) -> tuple[str, str, str]:
     """The three numbers (per second) as plain digits, rounded by the width of the interval.
 
-    The wider half of the interval has two significant digits; the numbers end at the same decimal.
+    The narrower half of the interval has two significant digits; the numbers end at the same decimal. The
+    ends are rounded outwards: the interval that is printed contains the exact one.
     """
-    half = max(high - value, value - low)
-    if half > 0:
-        exponent = math.floor(math.log10(half)) - (_SIGNIFICANT - 1)
+    halves = [half for half in (value - low, high - value) if half > 0]
+    if halves:
+        exponent = math.floor(math.log10(min(halves))) - (_SIGNIFICANT - 1)
     else:
         exponent = math.floor(math.log10(value)) - (_WITHOUT_SPREAD - 1)
     step = Decimal(1).scaleb(exponent)
     texts = []
-    for number in (value, low, high):
-        exact = (Decimal(number) / step).quantize(Decimal(1), ROUND_HALF_EVEN) * step
+    for number, rounding in ((value, ROUND_HALF_EVEN), (low, ROUND_FLOOR), (high, ROUND_CEILING)):
+        exact = (Decimal(str(number)) / step).quantize(Decimal(1), rounding) * step
         texts.append(f"{exact:f}" if exponent < 0 else f"{int(exact)}")
     return texts[0], texts[1], texts[2]

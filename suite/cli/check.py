@@ -23,6 +23,7 @@ from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.log.units import count
 from suite.sandbox.sandbox import Sandbox, TaskError
+from suite.submissions.registry.withdrawals import withdrawal_of
 
 if TYPE_CHECKING:
     from suite.checker import Verdict
@@ -51,6 +52,8 @@ def main(args: argparse.Namespace) -> int:
             print(f"check: {safe(path, _MAX_CHARACTERS)}: {safe(one, _MAX_CHARACTERS)}", file=sys.stderr)
         elif not args.json:
             print_verdict(one)
+            if (withdrawal := withdrawal_of(path, one.value.get("sha256"))) is not None:
+                print(f"{safe(path.name)}: {safe(withdrawal, _MAX_CHARACTERS)}")
     verdicts = [one for one in answers if not isinstance(one, TaskError)]
     return INTERNAL if len(verdicts) < len(answers) else exit_code(verdicts, strict=args.strict)
 

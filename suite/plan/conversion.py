@@ -81,7 +81,10 @@ def division_of(settings: Settings, scale: str) -> str:
     natural = "practice" if scale == "mini" else "open"
     division = natural if settings.division == "auto" else settings.division
     if (division == "practice") != (scale == "mini"):
-        raise BadConfiguration(f"division: scale {scale} goes with {natural}, found {division}")
+        raise BadConfiguration(
+            f"division: scale {scale} goes with {natural}, found {division}; choose another SCALE, or leave "
+            "DIVISION out"
+        )
     return division
 
 

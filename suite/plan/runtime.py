@@ -94,7 +94,10 @@ def _choose(settings: Settings, machine: Machine, find: FindEngine) -> RuntimeCh
     if reason == _LIMIT_REASON and settings.limits.names() == ("cpuset",):
         return RuntimeChoice("native", None, (f"runtime native: no engine answers ({tried}); {_AFFINITY}",))
     if reason != _GPU_REASON:
-        raise Unsupported(f"runtime: {reason}, and no engine answers ({tried})")
+        way_out = ", or choose DIVISION=open" if settings.division == "closed" else ""
+        raise Unsupported(
+            f"runtime: {reason}, and no engine answers ({tried}): install or start one{way_out}"
+        )
     return RuntimeChoice("native", None, (f"runtime native: no engine answers ({tried})",))
 
 

@@ -119,10 +119,11 @@ def test_ordinary_name_is_quoted_as_it_is(name: str, record: Record) -> None:
     [
         (12345.678, 12300.0, 12391.7, ("12346", "12300", "12392")),
         (0.012345, 0.0123, 0.0124, ("0.012345", "0.012300", "0.012400")),
-        (1234567.0, 1200000.0, 1271234.0, ("1235000", "1200000", "1271000")),
+        (1234567.0, 1200000.0, 1271234.0, ("1235000", "1200000", "1272000")),
         (5.0, 5.0, 5.0, ("5.00000", "5.00000", "5.00000")),
-        (1.0, 0.99, 1.0101, ("1.000", "0.990", "1.010")),
-        (9.99, 9.0, 11.2, ("10.0", "9.0", "11.2")),
+        (1.0, 0.99, 1.0101, ("1.000", "0.990", "1.011")),
+        (9.99, 9.0, 11.2, ("9.99", "9.00", "11.20")),
+        (159556.3, 84424.2, 1449807.0, ("160000", "84000", "1450000")),  # of very unequal repeats
     ],
 )
 def test_quote_rounds_to_digits_of_the_interval(
@@ -131,13 +132,18 @@ def test_quote_rounds_to_digits_of_the_interval(
     assert quote.rounded(value, low, high) == shown
 
 
-def test_rounding_moves_no_number_by_more_than_a_twentieth_of_the_interval(fields: dict[str, str]) -> None:
-    """Two digits of the half-width: a quoted number is off by at most half of the last."""
+def test_rounding_moves_the_number_by_a_twentieth_of_the_interval_and_the_ends_outwards(
+    fields: dict[str, str],
+) -> None:
+    """Two digits of the narrower half: the number is off by at most half of the last, an end by one."""
     for scale in range(-6, 12):
         value = 1.2345678 * 10.0**scale
-        rounded = [float(text) for text in quote.rounded(value, value * 0.993, value * 1.0071)]
         exact = (value, value * 0.993, value * 1.0071)
-        assert max(abs(a - b) for a, b in zip(rounded, exact, strict=True)) <= 0.05 * 0.0071 * value * 1.001
+        shown, low, high = (float(text) for text in quote.rounded(*exact))
+        narrower = 0.007 * value * 1.001
+        assert abs(shown - value) <= 0.05 * narrower
+        assert exact[1] - 0.1 * narrower < low <= exact[1] * (1 + 1e-12)
+        assert exact[2] * (1 - 1e-12) <= high < exact[2] + 0.1 * narrower
         assert all("e" not in text.lower() for text in quote.rounded(value, value * 0.993, value * 1.0071))
     assert Decimal(fields["score"].split()[0]) > 0
 

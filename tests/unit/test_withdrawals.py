@@ -113,6 +113,16 @@ def test_a_withdrawn_submission_has_no_level_and_is_counted(
     assert "0 flags, 1 withdrawn\nassurance: 1 at L1\n" in printed
 
 
+def test_check_says_that_a_result_is_withdrawn(
+    tree: Registrar, first: Path, second: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree.rows("withdrawals", withdrawal(first))
+    assert main(["check", str(first), str(second)]) == 0
+    printed = capsys.readouterr().out
+    assert f"{first.name}: withdrawn {moment(1)} by {ORG}: {REASON}\n" in printed
+    assert printed.count("withdrawn") == 1
+
+
 def test_rules_about_several_submissions_see_a_withdrawn_one(tree: Registrar, first: Path) -> None:
     tree.rows("withdrawals", withdrawal(first))
     twin = tree.root / "other-labs" / first.relative_to(tree.root / ORG)
