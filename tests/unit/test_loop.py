@@ -87,6 +87,27 @@ def test_step_ends_after_its_dispatch_where_the_host_is_interrupted() -> None:
         assert sent <= end + opened
 
 
+class LateStart(Interrupted):
+    """A framework on a host where another process takes the CPU for 20 ms before the first timestamp."""
+
+    timestamp_kind = "host_completion"
+    late = True
+
+    def record_timestamp(self, index: int) -> None:
+        if self.late:
+            time.sleep(0.02)
+            self.late = False
+        self.ends[index] = time.monotonic_ns()
+
+
+def test_step_does_not_end_before_its_dispatch_if_the_host_is_late_at_the_start() -> None:
+    late = LateStart()
+    span = loop.run_span(late, late, 0, 3)
+    assert not late.late
+    for sent, end in zip(span.dispatched, span.timestamps, strict=True):
+        assert sent <= end + loop.TOGETHER_NS
+
+
 class Late(Recorder):
     """A thread of the framework records the timestamps; the host notices the end 20 ms later."""
 
