@@ -211,6 +211,7 @@ def rounded(value: float, low: float, high: float) -> tuple[str, str, str]:
         exponent = math.floor(math.log10(value)) - (_WITHOUT_SPREAD - 1)
     step = Decimal(1).scaleb(exponent)
     texts = []
+    # As text: the binary value of 0.0123 is smaller, and rounding down would print 0.012299.
     for number, rounding in ((value, ROUND_HALF_EVEN), (low, ROUND_FLOOR), (high, ROUND_CEILING)):
         exact = (Decimal(str(number)) / step).quantize(Decimal(1), rounding) * step
         texts.append(f"{exact:f}" if exponent < 0 else f"{int(exact)}")

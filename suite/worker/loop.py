@@ -15,7 +15,8 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 COLLECTED = 100  # steps after which a longer span copies its results to the host
-STARTS, TOGETHER_NS = 20, 50_000  # attempts to read a span's start and its timestamp 0 so closely together
+TOGETHER_NS = 50_000  # at most, between the start of a span and its timestamp 0 on the host's clock
+STARTS = 20  # attempts to read both within that time
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

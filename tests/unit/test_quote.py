@@ -132,10 +132,10 @@ def test_quote_rounds_to_digits_of_the_interval(
     assert quote.rounded(value, low, high) == shown
 
 
-def test_rounding_moves_the_number_by_a_twentieth_of_the_interval_and_the_ends_outwards(
+def test_rounding_moves_the_number_by_at_most_a_twentieth_of_the_interval_and_the_ends_outwards(
     fields: dict[str, str],
 ) -> None:
-    """Two digits of the narrower half: the number is off by at most half of the last, an end by one."""
+    """Two digits of the narrower half: half of the last digit limits the number, a whole one the ends."""
     for scale in range(-6, 12):
         value = 1.2345678 * 10.0**scale
         exact = (value, value * 0.993, value * 1.0071)
