@@ -177,6 +177,13 @@ class Framework(Protocol):
     arrivals: Arrivals | None  # None where ranks exchange nothing, or where no clock shows their arrival
     exchange: Exchange
 
+    @staticmethod
+    def import_rest(job: Job) -> None:
+        """Import what the pair of ``job`` would import only when it is made, without use of the device.
+
+        The worker of the next repeat may do this while another one measures nothing yet, and then waits.
+        """
+
     def __init__(self, job: Job) -> None:
         """Choose the device, seed, and set the precision both ways (TF32 on or off, never implied)."""
 

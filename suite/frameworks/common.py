@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from suite.contract import MEASURED_STEPS, Arrivals, Data
+from suite.contract import MEASURED_STEPS, Arrivals, Data, Job
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,6 +129,11 @@ class BaseFramework(ABC):
         self.observed = Observed()
         self._staged: dict[int, dict[str, Any]] = {}
         self._kept = deque[tuple[Callable[[], object], Any]]()
+
+    @staticmethod
+    def import_rest(job: Job) -> None:
+        """Nothing: most frameworks are imported whole. See :class:`suite.contract.Framework`."""
+        del job
 
     def prepare_timestamps(self, count: int) -> None:
         """Allocate ``count`` timestamps."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any
@@ -42,19 +43,28 @@ def fingerprint_job(rules: Rules, key: Key, passes: list[dict[str, Any]]) -> dic
     }
 
 
-def take_fingerprint(session: Session) -> None:
-    """Start a worker like those of the repeats, and log the fingerprint that it computes under repeat 0."""
+def job_of_fingerprint(session: Session) -> tuple[int, dict[str, Any]]:
+    """The number of the worker, for names of containers and debug files, and its job."""
     plan = session.plan
     if not isinstance(plan.key, Key):
         raise TypeError("a conversion has no fingerprint: it computes no steps")
-    number = plan.repeats  # after those of the repeats, in names of containers and debug files
+    number = plan.repeats  # after those of the repeats
     rules = rulebook.load(plan.rules_version)
     passes = fingerprint_passes(rules.limits["fingerprint"], plan.key.phase, plan.settings.nonce, plan.run_id)
-    job = session.run.job(0, session.scratch(number)) | fingerprint_job(rules, plan.key, passes)
+    return number, session.run.job(0, session.scratch(number)) | fingerprint_job(rules, plan.key, passes)
+
+
+def take_fingerprint(session: Session, start_next: Callable[[], None]) -> None:
+    """Start a worker like those of the repeats, and log the fingerprint that it computes under repeat 0.
+
+    ``start_next`` may start the worker of the next repeat early.
+    """
+    number, job = job_of_fingerprint(session)
     with ExitStack() as stack:
         worker = session.start_worker(number, stack)
         worker.configure(job)
         worker.expect("hello", SETUP_S)
+        start_next()
         attested = session.run.resources.workers.attest(number, worker.pid)
         found, _ = worker.expect("fingerprint", SETUP_S)
         worker.expect("done", SETUP_S)

@@ -119,9 +119,13 @@ class LocalProcess:
         """Whether :meth:`read` has something that :meth:`fileno` does not show: never."""
         return False
 
-    def configure(self, job: dict[str, Any], ranks: Sequence[int]) -> None:
-        """Send the job; ``ranks`` are those of this node, empty if the job has one rank."""
-        self.write({"token": self._token, "job": job, **({"ranks": list(ranks)} if ranks else {})})
+    def configure(self, job: dict[str, Any], ranks: Sequence[int], *, early: bool = False) -> None:
+        """Send the job; ``ranks`` are those of this node, empty if the job has one rank.
+
+        A worker that is started ``early`` imports its framework and waits for the command ``begin``.
+        """
+        several = {"ranks": list(ranks)} if ranks else {}
+        self.write({"token": self._token, "job": job, **several, **({"early": True} if early else {})})
 
     def write(self, message: dict[str, Any]) -> None:
         """Send one line. Raises BrokenPipeError if the worker has closed its input."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic_ns
@@ -122,15 +122,17 @@ def _attest(session: Session, repeat: int, worker: WorkerProcess) -> list[Attest
         raise WorkerFailure("environment", worker.phase, message) from problem
 
 
-def run_throughput(session: Session, repeat: int) -> Completed:
-    """Run one repeat: 10 warm-up steps and the window."""
+def run_throughput(session: Session, repeat: int, start_next: Callable[[], None]) -> Completed:
+    """Run one repeat: 10 warm-up steps and the window. ``start_next`` may start the next worker early."""
     with ExitStack() as stack:
         worker = start_repeat(session, repeat, stack)
+        start_next()
         # Started during the worker's set-up, so that its start does not fall into the window.
         plan = session.plan
         sampler = stack.enter_context(Sampler(session.pid, plan.device_ids, plan.telemetry))
         counters = CounterReader(session.pid, session.devices)
         worker.expect_all("window_open", SETUP_S + STEPS_S)
+        session.await_early()
         # Read next to the window: reading the counters of a device takes 10 ms and more.
         before = log_other_clocks(session, repeat, "window_open")
         openings = [node.counters() for node in session.others]

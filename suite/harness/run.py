@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from suite.contract import CONVERSION
+from suite.contract import BENCHMARK, CONVERSION
 from suite.datasets.errors import StorageError
 from suite.datasets.evict import warm
-from suite.harness.fingerprint import take_fingerprint
+from suite.harness.fingerprint import job_of_fingerprint, take_fingerprint
 from suite.harness.interrupts import Interrupted, Interrupts
 from suite.harness.log import LogError, LogWriter
 from suite.harness.neighbours import announced
@@ -82,6 +83,8 @@ def execute_interleaved(runs: Sequence[NamedRun], *, quiet: bool = False) -> lis
         for run in runs:
             try:
                 sessions.append(stack.enter_context(_open_session(run, interrupts, quiet)))
+                alone = len(runs) == 1 and not run.others
+                sessions[-1].starts_early = alone and _may_start_early(run.prepared.plan)
             except LogError:
                 for made in sessions:
                     made.log.discard()
@@ -214,15 +217,40 @@ def _close_log(session: Session, done: list[Completed]) -> Outcome:
 
 def _run_repeat(session: Session, repeat: int) -> Completed:
     session.begin(repeat)
-    run = run_quality if session.plan.settings.mode == "quality" else run_throughput
-    done = run(session, repeat)
+    fingerprint = repeat == 0 and session.plan.fingerprint
+    start_next = partial(_start_repeat_early, session, repeat + 1)
+    if session.plan.settings.mode == "quality":
+        done = run_quality(session, repeat)
+    else:
+        start = partial(_start_fingerprint_early, session) if fingerprint else start_next
+        done = run_throughput(session, repeat, start)
     session.progress.finished(repeat, _describe(session.plan, done), done.window_ns / 1e9)
     if repeat == 0:
         session.keep_compiled()
-    if repeat == 0 and session.plan.fingerprint:
-        take_fingerprint(session)
+    if fingerprint:
+        take_fingerprint(session, start_next)
         session.progress.ended()
     return done
+
+
+def _may_start_early(plan: Plan) -> bool:
+    """Whether the framework of a repeat may be imported beside the set-up of the one before.
+
+    On a GPU alone: importing uses the host, whose processors a job without a GPU soaks and measures. Of the
+    runtimes those that start a second worker at any time: Slurm gives its step's resources to one.
+    """
+    runtime = plan.runtime in ("native", "docker", "podman")
+    return runtime and plan.kind == BENCHMARK and plan.settings.mode == "throughput" and bool(plan.device_ids)
+
+
+def _start_fingerprint_early(session: Session) -> None:
+    if session.starts_early:
+        session.start_early(*job_of_fingerprint(session))
+
+
+def _start_repeat_early(session: Session, repeat: int) -> None:
+    if session.starts_early and repeat < session.plan.repeats:
+        session.start_early(repeat, session.job(repeat))
 
 
 def _complete(session: Session, done: list[Completed]) -> Outcome:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 SETUP_S, STEPS_S = 1800.0, 3600.0  # longest time without an event of a worker, in set-up and in steps
+EARLY_S = 120.0  # longest time that a window waits until the next worker has imported its framework
 
 
 @dataclass
@@ -46,8 +47,11 @@ class Session:
     started: bool = False  # whether the log contains the start of ``repeat``
     worker: WorkerProcess | None = None
     pid: int = 0  # of the worker, in this pid namespace
+    starts_early: bool = False  # whether workers may be started beside the set-up of others
 
     def __post_init__(self) -> None:
+        self._early: WorkerProcess | None = None
+        self._early_number = 0  # of the early worker
         self._scratch = Scratch(self.plan.scratch_root, self.plan.compiled)
 
     @property
@@ -73,12 +77,16 @@ class Session:
         return self._scratch.folder(f"repeat-{repeat}")
 
     def start_worker(self, number: int, stack: ExitStack, others: Sequence[RemoteNode] = ()) -> WorkerProcess:
-        """Start the worker with this number, also on the nodes ``others``; ``stack`` ends it."""
-        workers = self.run.resources.workers
-        command, debug_file = self.run.command(number, self.scratch(number)), self.debug_file(number)
+        """Start the worker with this number, also on the nodes ``others``; ``stack`` ends it.
+
+        A worker that was started early waits for its configuration too: it begins with that.
+        """
+        self.await_early()
         with self.interrupts.held():  # a signal here would leave a started worker running
-            ended, remove = partial(workers.ended, number), partial(workers.remove, number)
-            self.worker = stack.enter_context(WorkerProcess(command, debug_file, ended, remove, others))
+            if self._early is not None and self._early_number == number:
+                self.worker, self._early = stack.enter_context(self._early), None
+            else:
+                self.worker = stack.enter_context(self._new_worker(number, others))
         self.worker.on_phase = self._show_phase
         for node in others:
             if problem := node.start(number):
@@ -86,6 +94,40 @@ class Session:
                 failure.node = node.number
                 raise failure
         return self.worker
+
+    def _new_worker(self, number: int, others: Sequence[RemoteNode] = ()) -> WorkerProcess:
+        workers = self.run.resources.workers
+        command, debug_file = self.run.command(number, self.scratch(number)), self.debug_file(number)
+        ended, remove = partial(workers.ended, number), partial(workers.remove, number)
+        return WorkerProcess(command, debug_file, ended, remove, others)
+
+    def start_early(self, number: int, job: dict[str, Any]) -> None:
+        """Start the worker with this number beside the set-up of the current one.
+
+        It imports its framework, does not touch the device, and waits for its turn.
+        """
+        try:
+            with self.interrupts.held():
+                self._early, self._early_number = self._new_worker(number), number
+            self._early.configure_early(job)
+        except WorkerFailure:
+            self._end_early()
+
+    def await_early(self) -> None:
+        """Wait until an early worker is idle, so that it takes no processor time from a window.
+
+        One that failed is ended: its repeat starts another one, whose failure is reported there.
+        """
+        try:
+            if self._early is not None:
+                self._early.await_imported(EARLY_S)
+        except WorkerFailure:
+            self._end_early()
+
+    def _end_early(self) -> None:
+        if self._early is not None:
+            self._early.end()
+            self._early = None
 
     def job(self, repeat: int) -> dict[str, Any]:
         """The configuration of the worker of ``repeat``; over several nodes, with the way to reach node 0."""
@@ -114,6 +156,7 @@ class Session:
         self._scratch.keep_compiled()
 
     def clean(self) -> None:
-        """Remove the scratch folder and empty debug files; other debug files stay."""
+        """Remove the scratch folder and empty debug files; other debug files stay. Ends an early worker."""
+        self._end_early()
         self._scratch.remove()
         clean_debug_files(self.debug_dir)

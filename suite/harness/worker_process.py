@@ -55,6 +55,7 @@ class WorkerProcess:
     ) -> None:
         self.phase = "start"  # the last phase that a rank entered
         self.on_phase: Callable[[str], None] = lambda _: None  # called with each phase that rank 0 enters
+        self._early, self._imported = False, False
         self._ranks: tuple[int, ...] = (0,)
         self._phases: dict[int, str] = {}
         self._waiting: dict[int, deque[dict[str, Any]]] = {}
@@ -77,8 +78,30 @@ class WorkerProcess:
     def __exit__(self, *_: object) -> None:
         self.end()
 
+    def configure_early(self, job: dict[str, Any]) -> None:
+        """Send the job to a worker of this node alone, which imports its framework and then waits.
+
+        :meth:`configure` lets it begin.
+        """
+        self._early, self._imported = True, False
+        self._ranks = tuple(range(job.get("world_size", 1)))
+        self._waiting = {rank: deque() for rank in self._ranks}
+        several = len(self._ranks) > 1
+        at = {"node": 0} if several else {}
+        with self._reporting_end():
+            self._local.configure({**job, **at}, self._ranks if several else (), early=True)
+
+    def await_imported(self, timeout_s: float) -> None:
+        """Wait until every rank of a worker that was started early is idle. Raises WorkerFailure."""
+        if not self._imported:
+            self.expect_all("imported", timeout_s)
+            self._imported = True
+
     def configure(self, job: dict[str, Any]) -> None:
-        """Send the configuration of the job and its ranks to every node."""
+        """Send the configuration of the job and its ranks to every node; an early worker has it already."""
+        if self._early:
+            self.command("begin")
+            return
         self._ranks = tuple(range(job.get("world_size", 1)))
         self._waiting = {rank: deque() for rank in self._ranks}
         for node, process in enumerate(self._processes):

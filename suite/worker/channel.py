@@ -13,6 +13,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from time import monotonic_ns
 from typing import Any
 
 PROTOCOL = 1
@@ -76,6 +77,18 @@ class Channel:
         """Report the phase that begins, so that a failure can be attributed to it."""
         self.phase_name = name
         self.send("phase", name=name)
+
+    def begin(self, started: int) -> int:
+        """Return when the repeat of this worker began (CLOCK_MONOTONIC, ns): at its start, ``started``.
+
+        A worker that the harness starts early, beside the set-up of the repeat before, reports here that it
+        has imported its framework, and waits, idle, for its own repeat.
+        """
+        if not self.configuration.get("early"):
+            return started
+        self.send("imported")
+        self.wait("begin")
+        return monotonic_ns()
 
     def wait(self, command: str) -> dict[str, Any]:
         """Block until the harness sends ``command``."""

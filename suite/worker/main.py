@@ -142,6 +142,8 @@ def run_benchmark(job: Job, channel: Channel, started: int) -> None:
     gc.disable()  # imports make half a million objects and hardly any garbage: up to a sixth of their time
     framework_module = workloads.framework_module(job)
     pair_module = workloads.pair_module(job)
+    framework_module.Framework.import_rest(job)
+    started = channel.begin(started)
     framework = framework_module.Framework(job)
     gc.freeze()  # the collector need not visit them later either
     gc.enable()

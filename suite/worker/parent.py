@@ -101,7 +101,7 @@ def run_ranks(channel: Channel, numbers: Sequence[int]) -> int:
         if Key(**job["key"]).exchanges:
             framework, size = job["key"]["framework"], job["world_size"]
             helping = stack.enter_context(helpers(framework, size, network, job.get("node", 0)))
-        ranks = _start(job, numbers, helping.variables)
+        ranks = _start(job, numbers, helping.variables, early=channel.configuration.get("early", False))
 
         def send_to_all(line: bytes) -> None:
             for rank in ranks:
@@ -171,7 +171,9 @@ def helpers(
             process.wait()
 
 
-def _start(job: dict[str, Any], numbers: Sequence[int], variables: Mapping[str, str]) -> list[_Rank]:
+def _start(
+    job: dict[str, Any], numbers: Sequence[int], variables: Mapping[str, str], *, early: bool
+) -> list[_Rank]:
     # Ranks of other nodes have no socket of their parent: they connect to rank 0.
     pairs = [socket.socketpair() for _ in numbers[1:]] if numbers[0] == 0 else []
     peers: list[list[socket.socket]] = [[near for near, _ in pairs], *([far] for _, far in pairs)]
@@ -200,7 +202,8 @@ def _start(job: dict[str, Any], numbers: Sequence[int], variables: Mapping[str, 
         token = secrets.token_hex(8)
         rank = _Rank(number, process, token.encode() + b" ")
         ranks.append(rank)
-        _write(rank, json.dumps({"token": token, "job": rank_job, "peers": descriptors}).encode())
+        configuration = {"token": token, "job": rank_job, "peers": descriptors, "early": early}
+        _write(rank, json.dumps(configuration).encode())
     for pair in pairs:  # only the ranks keep them open: the others notice the end of a rank
         for end in pair:
             end.close()

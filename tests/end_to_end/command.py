@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.equivalence.interpreters import interpreter
 
@@ -15,16 +16,26 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
 
 
-def command(results: Path, *options: str, framework: str = "pytorch", workload: str = "ncf") -> list[str]:
+# Workers start early on a GPU alone; this is the same program, which lets them on a CPU.
+_EARLY = (
+    "import sys; from suite.harness import run; run._may_start_early = lambda plan: True; "
+    "from suite.cli import main; sys.exit(main())"
+)
+
+
+def command(
+    results: Path, *options: str, framework: str = "pytorch", workload: str = "ncf", early: bool = False
+) -> list[str]:
     """The argv of a run that writes to ``results``; skips the test without the framework's environment."""
     python = interpreter(framework)
+    program = ("-c", _EARLY) if early else ("-m", "suite")
     return [
-        *(sys.executable, "-m", "suite", "run", f"workload={workload}", f"framework={framework}"),
+        *(sys.executable, *program, "run", f"workload={workload}", f"framework={framework}"),
         *(f"framework.python={python}", f"results_dir={results}", f"data_root={DATA}", *options),
     ]
 
 
-def run(results: Path, *options: str, timeout: float = 300, **which: str) -> subprocess.CompletedProcess[str]:
+def run(results: Path, *options: str, timeout: float = 300, **which: Any) -> subprocess.CompletedProcess[str]:
     """The finished command."""
     return subprocess.run(
         command(results, *options, **which),
@@ -39,7 +50,7 @@ def run(results: Path, *options: str, timeout: float = 300, **which: str) -> sub
 class Running:
     """A run in progress that a test interrupts."""
 
-    def __init__(self, results: Path, *options: str, **which: str) -> None:
+    def __init__(self, results: Path, *options: str, **which: Any) -> None:
         self.results = results
         argv = command(results, *options, **which)
         self.process = subprocess.Popen(

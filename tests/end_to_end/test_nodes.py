@@ -33,7 +33,7 @@ class Nodes:
         (self.port,) = unused_ports("127.0.0.1", 1)
         self.token = secrets.token_hex(32)
 
-    def start(self, number: int, *options: str, join_s: int = 120, **which: str) -> None:
+    def start(self, number: int, *options: str, join_s: int = 120, **which: Any) -> None:
         """Start the program of one node."""
         cache = f"cache_dir={self.folder}/cache-{number}"
         argv = command(self.results, "runtime=native", cache, *options, **which)

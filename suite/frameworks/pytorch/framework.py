@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,12 @@ class Framework(BaseFramework):
     """See :class:`suite.contract.Framework`; other members are for pairs, equally named everywhere."""
 
     name = "pytorch"
+
+    @staticmethod
+    def import_rest(job: Job) -> None:
+        """Import the compiler and its settings, which PyTorch leaves until they are used."""
+        if job.device.startswith("cuda"):
+            import_module("torch._inductor.compile_fx" if job.fast else "torch._dynamo")
 
     def __init__(self, job: Job) -> None:
         if reason := unsupported(job.key, job.device):
