@@ -44,7 +44,7 @@ def fingerprint_job(rules: Rules, key: Key, passes: list[dict[str, Any]]) -> dic
 
 
 def job_of_fingerprint(session: Session) -> tuple[int, dict[str, Any]]:
-    """The number of the worker, for names of containers and debug files, and its job."""
+    """The number in the names of its container and debug file, and the job."""
     plan = session.plan
     if not isinstance(plan.key, Key):
         raise TypeError("a conversion has no fingerprint: it computes no steps")

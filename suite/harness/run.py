@@ -225,11 +225,11 @@ def _run_repeat(session: Session, repeat: int) -> Completed:
         start = partial(_start_fingerprint_early, session) if fingerprint else start_next
         done = run_throughput(session, repeat, start)
     session.progress.finished(repeat, _describe(session.plan, done), done.window_ns / 1e9)
-    if repeat == 0:
-        session.keep_compiled()
     if fingerprint:
         take_fingerprint(session, start_next)
         session.progress.ended()
+    if repeat == 0:
+        session.keep_compiled()  # also the kernels of the fingerprint
     return done
 
 
