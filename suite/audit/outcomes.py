@@ -14,8 +14,9 @@ from suite.rules import Rules, load
 from suite.rules.root import LATEST
 
 KEPT, FLAGGED, REJECTED, NOTED = "kept", "flagged", "rejected", "noted"
+DECLARED = "declared"  # a difference that the log declares: outside of closed the rule asks for no more
 NOT_APPLICABLE, NOT_TRIED = "not applicable", "not tried"
-ORDER = (REJECTED, FLAGGED, NOTED, NOT_TRIED, NOT_APPLICABLE, KEPT)
+ORDER = (REJECTED, FLAGGED, NOTED, DECLARED, NOT_TRIED, NOT_APPLICABLE, KEPT)
 _OF = dict(zip(SEVERITIES, (REJECTED, FLAGGED, NOTED), strict=True))
 READER = "LOG-"  # prefix of the rules that the reader applies
 
@@ -167,7 +168,10 @@ def _without(verdict: Verdict, rule: str, stopped: str) -> RuleOutcome:
     if rule not in verdict.tried:
         return RuleOutcome(rule, NOT_TRIED, stopped)
     because = inapplicable(record, rule)
-    return RuleOutcome(rule, KEPT) if because is None else RuleOutcome(rule, NOT_APPLICABLE, because)
+    if because is not None:
+        return RuleOutcome(rule, NOT_APPLICABLE, because)
+    declared = record.division != "closed" and rule in {row["rule"] for row in record.header["differences"]}
+    return RuleOutcome(rule, DECLARED if declared else KEPT)
 
 
 def _stopped(verdict: Verdict) -> str:

@@ -52,8 +52,8 @@ def main(args: argparse.Namespace) -> int:
             print(f"check: {safe(path, _MAX_CHARACTERS)}: {safe(one, _MAX_CHARACTERS)}", file=sys.stderr)
         elif not args.json:
             print_verdict(one)
-            if (withdrawal := withdrawal_of(path, one.value.get("sha256"))) is not None:
-                print(f"{safe(path.name)}: {safe(withdrawal, _MAX_CHARACTERS)}")
+            if (withdrawal := _withdrawal(path, one)) is not None:
+                print(f"{safe(path.name)}: {withdrawal}")
     verdicts = [one for one in answers if not isinstance(one, TaskError)]
     return INTERNAL if len(verdicts) < len(answers) else exit_code(verdicts, strict=args.strict)
 
@@ -86,7 +86,13 @@ def _value(path: Path, answer: VerdictSummary | TaskError) -> dict[str, Any]:
             "scored": False,
             "error": safe(answer, _MAX_CHARACTERS),
         }
-    return answer.as_dict()
+    return answer.as_dict() | {"withdrawal": _withdrawal(path, answer)}
+
+
+def _withdrawal(path: Path, answer: VerdictSummary) -> str | None:
+    """That the result was withdrawn, and why; None if it was not."""
+    found = withdrawal_of(path, answer.value.get("sha256"))
+    return None if found is None else safe(found, _MAX_CHARACTERS)
 
 
 def exit_code(verdicts: Sequence[Verdict | VerdictSummary], *, strict: bool = False) -> int:

@@ -59,7 +59,7 @@ class Progress:
     def phase(self, repeat: int, name: str, warmup_units: int = 0) -> None:
         """Report that a phase of ``repeat`` begins; at the window, with the units of work of the warm-up."""
         now = monotonic()
-        where, last, took = f"repeat {repeat + 1}/{self._repeats}: ", self._phase, now - self._since
+        where, last, took = self._where(repeat), self._phase, now - self._since
         self._phase, self._since = name, now
         shown = _NAMES.get(name, name.replace("_", " "))
         if name == "window":
@@ -96,7 +96,11 @@ class Progress:
         self._window_s, self._phase = window_s, ""
         left = (monotonic() - self._started) / done * (self._repeats - done)
         rest = f", about {span(left)} left" if done < self._repeats else ""
-        self.write(f"repeat {done}/{self._repeats}: {text}{rest}")
+        self.write(f"{self._where(repeat)}{text}{rest}")
+
+    def _where(self, repeat: int) -> str:
+        """The number of ``repeat`` as in the log, which counts from 0, and how many there are."""
+        return f"repeat {repeat} ({repeat + 1} of {self._repeats}): "
 
     def evaluated(self, metric: str, value: float, target: str, seconds: float) -> None:
         """Report one evaluation of a quality run."""

@@ -88,9 +88,8 @@ def _choose(settings: Settings, machine: Machine, find: FindEngine) -> RuntimeCh
         why = (f"runtime {found.engine.name}: {reason}" + (f" ({tried})" if tried else ""),)
         return RuntimeChoice(found.engine.name, found.engine, why if wanted == "auto" else ())
     if wanted != "auto":
-        raise Unsupported(
-            f"runtime: {wanted} does not answer on this machine ({tried}); RUNTIME=native needs no engine"
-        )
+        way_out = "" if settings.division == "closed" else "; RUNTIME=native needs no engine"
+        raise Unsupported(f"runtime: {wanted} does not answer on this machine ({tried}){way_out}")
     if reason == _LIMIT_REASON and settings.limits.names() == ("cpuset",):
         return RuntimeChoice("native", None, (f"runtime native: no engine answers ({tried}); {_AFFINITY}",))
     if reason != _GPU_REASON:

@@ -14,7 +14,7 @@ from securesystemslib.signer import SSlibKey
 
 from suite.audit import show, vsa
 from suite.audit.judgement import AUDIT_TASKS, judged
-from suite.audit.outcomes import KEPT, NOT_APPLICABLE, NOT_TRIED, REJECTED, outcomes
+from suite.audit.outcomes import DECLARED, KEPT, NOT_APPLICABLE, NOT_TRIED, REJECTED, outcomes
 from suite.checker import check_result
 from suite.cli import main
 from suite.log.canonical import sha256_hex
@@ -27,6 +27,7 @@ from tests.fixtures.good_log import MINI, Good, write_good
 from tests.fixtures.registered import ORG, Registrar, nonce, result
 
 VALUE = "5e" * 32
+RESULTS = Path(__file__).parents[2] / "submissions" / "suite-reference" / "results" / "h200-virtual-machine"
 
 
 @pytest.fixture(scope="module")
@@ -320,6 +321,13 @@ def test_audit_output_escapes_text_of_a_result(poison: str, value: dict[str, Any
         assert line.isprintable() or line == ""
         assert not line.startswith("::")
         assert poison not in line or poison == "::error::b"
+
+
+def test_a_declared_difference_is_not_reported_as_kept() -> None:
+    (log,) = RESULTS.glob("resnet50/*T1020Z-*/run.jsonl")
+    rows = {row.rule: row.outcome for row in outcomes(check_result(log.parent))}
+    assert rows["DIV-008"] == DECLARED  # an interpreter of the machine's, in open
+    assert rows["DIV-007"] == KEPT
 
 
 def test_conversion_and_inference_have_separate_reasons(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_missing_engine_fails_if_a_container_is_needed(options: dict[str, Any], 
     if options.get("runtime"):
         assert [check.name for check in found][:2] == ["engine docker", "engine"]
         assert found[0].state == FAIL
-        assert found[0].fix == "install docker, or choose RUNTIME=native"
+        assert found[0].fix == "install docker"
 
 
 @pytest.mark.parametrize(("runtime", "state"), [("auto", WARN), ("docker", FAIL)])

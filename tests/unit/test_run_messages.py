@@ -49,7 +49,7 @@ def test_short_phases_print_nothing_without_a_terminal(capsys: pytest.CaptureFix
         shown.phase(0, name)
     shown.phase(0, "window", 2560)
     shown.finished(0, "10 images/s")
-    assert capsys.readouterr().err.splitlines() == ["repeat 1/5: 10 images/s, about 0 s left"]
+    assert capsys.readouterr().err.splitlines() == ["repeat 0 (1 of 5): 10 images/s, about 0 s left"]
 
 
 def test_long_warmup_announces_length_of_the_window_and_its_speed(
@@ -59,7 +59,7 @@ def test_long_warmup_announces_length_of_the_window_and_its_speed(
     shown.phase(0, "compile")
     clock[0] += 300
     shown.phase(0, "warmup")
-    assert capsys.readouterr().err == "repeat 1/5: compile took 5 min; next: warm-up\n"
+    assert capsys.readouterr().err == "repeat 0 (1 of 5): compile took 5 min; next: warm-up\n"
     clock[0] += 600
     shown.phase(0, "window", 2400)
     announced_window = capsys.readouterr().err
@@ -91,18 +91,18 @@ def test_terminal_shows_phases_and_nothing_within_the_window(monkeypatch: pytest
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((40, 24)))
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((47, 24)))
     shown = Progress(5, unit="sample")
     shown.phase(1, "warmup")
     time.sleep(1.2)
-    assert terminal.getvalue().endswith("\r\x1b[2Krepeat 2/5: warm-up, 1 s")
+    assert terminal.getvalue().endswith("\r\x1b[2Krepeat 1 (2 of 5): warm-up, 1 s")
     shown.phase(1, "window", 2560)
     within = terminal.getvalue()
-    assert within.endswith("\r\x1b[2Krepeat 2/5: window of 100 steps, about ")  # 39 columns
+    assert within.endswith("\r\x1b[2Krepeat 1 (2 of 5): window of 100 steps, about ")  # 46 columns
     time.sleep(1.2)
     assert terminal.getvalue() == within
     shown.finished(1, "done")
-    assert terminal.getvalue()[len(within) :].startswith("\r\x1b[2Krepeat 2/5: done")
+    assert terminal.getvalue()[len(within) :].startswith("\r\x1b[2Krepeat 1 (2 of 5): done")
 
 
 def test_run_sees_other_runs_on_the_machine_while_they_measure() -> None:

@@ -62,7 +62,7 @@ def test_every_skipped_engine_has_a_reason(program: Any) -> None:
     found = engines.find("auto", need_gpu=False)
     assert found.engine is None
     assert [line.partition(":")[0] for line in found.tried] == list(engines.ORDER)
-    assert all("is not on PATH: install" in line and "RUNTIME=native" in line for line in found.tried)
+    assert all("is not on PATH: install" in line for line in found.tried)
     assert len(engines.find("podman", need_gpu=False).tried) == 1
     with pytest.raises(ValueError, match="expected auto or one of docker"):
         engines.find("lxc", need_gpu=False)

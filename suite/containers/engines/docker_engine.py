@@ -30,7 +30,6 @@ SOCKET = "unix:///var/run/docker.sock"
 SNAPSHOTTER = "io.containerd.snapshotter.v1"
 LEFTOVER_S = 60.0  # a harness reads how its container ended within seconds
 _POLL_S = 0.05
-_NATIVE = "or choose RUNTIME=native"
 
 
 class DockerEngine:
@@ -40,15 +39,13 @@ class DockerEngine:
 
     def __init__(self, timeout_s: float = 60.0) -> None:
         if shutil.which("docker") is None:
-            raise EngineProblem(f"the client `docker` is not on PATH: install docker, {_NATIVE}")
+            raise EngineProblem("the client `docker` is not on PATH: install docker")
         self._api = _connect(timeout_s)
         self._info: dict[str, Any] = self._api.info()
         self.version = str(self._api.version()["Version"])  # the engine's, not the client's
         if self._info.get("OSType") != "linux" or _numbers(self.version) < OLDEST:
             found = f"{self.version} for {self._info.get('OSType')}"
-            raise EngineProblem(
-                f"expected docker 20.10 or newer for linux, found {found}: update it, {_NATIVE}"
-            )
+            raise EngineProblem(f"expected docker 20.10 or newer for linux, found {found}: update it")
         self.gpu_by, self.gpu_reason = docker_gpus(self._info)
 
     @property
@@ -147,7 +144,7 @@ def _connect(timeout_s: float) -> Any:
         os.environ.get("DOCKER_HOST") or docker.ContextAPI.kwargs_from_context().get("base_url") or SOCKET
     )
     if not address.startswith(("unix://", "http+unix://")):
-        fix = f"unset DOCKER_HOST and DOCKER_CONTEXT, {_NATIVE}"
+        fix = "unset DOCKER_HOST and DOCKER_CONTEXT"
         raise EngineProblem(
             f"the engine at {address} is not on this machine and cannot mount its folders: {fix}"
         )
@@ -165,13 +162,13 @@ def _why_not(problem: BaseException, address: str) -> str:
         causes.extend(each for each in inner if isinstance(each, BaseException) and each not in causes)
     if any(isinstance(cause, PermissionError) for cause in causes):
         fix = "sudo usermod -aG docker $USER and log in again"
-        return f"the client is installed, but this user may not talk to {address}: {fix}, {_NATIVE}"
+        return f"the client is installed, but this user may not talk to {address}: {fix}"
     if any(isinstance(cause, FileNotFoundError | ConnectionRefusedError) for cause in causes):
         fix = "start it (sudo systemctl start docker)"
-        return f"the client is installed, but no daemon answers at {address}: {fix}, {_NATIVE}"
+        return f"the client is installed, but no daemon answers at {address}: {fix}"
     if any(isinstance(cause, TimeoutError) for cause in causes) or "timed out" in str(problem).lower():
-        return f"the daemon at {address} does not answer in time: restart it, {_NATIVE}"
-    return f"the daemon at {address} cannot be used ({str(problem)[:200]}): fix that, {_NATIVE}"
+        return f"the daemon at {address} does not answer in time: restart it"
+    return f"the daemon at {address} cannot be used ({str(problem)[:200]}): fix that"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ class FileEngine:
 
     def __init__(self, tool: str) -> None:
         if shutil.which(tool) is None:
-            raise EngineProblem(f"the program `{tool}` is not on PATH: install it, or choose RUNTIME=native")
+            raise EngineProblem(f"the program `{tool}` is not on PATH: install it")
         self.name = tool
         self.version = _version(tool)
         self._started: dict[str, ContainerInputs] = {}
@@ -228,8 +228,8 @@ def _version(tool: str) -> str:
     try:
         done = subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        raise EngineProblem(f"`{tool}` does not answer: fix it, or choose RUNTIME=native") from None
+        raise EngineProblem(f"`{tool}` does not answer: fix it") from None
     output = done.stdout.split()
     if done.returncode != 0 or not output:
-        raise EngineProblem(f"`{tool}` does not print its version: fix it, or choose RUNTIME=native")
+        raise EngineProblem(f"`{tool}` does not print its version: fix it")
     return output[-1]

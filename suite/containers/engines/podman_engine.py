@@ -31,7 +31,6 @@ _TIMEOUT_S = 60.0
 _POLL_S = 0.1
 _CONTROLLERS = {"cpus": "cpu", "cpuset": "cpuset", "memory_bytes": "memory"}
 _NOT_FOUND = ("no such", "no container with", "image not known")
-_NATIVE = "or choose RUNTIME=native"
 
 
 class PodmanEngine:
@@ -42,12 +41,12 @@ class PodmanEngine:
     def __init__(self, options: tuple[str, ...] = ()) -> None:
         """``options``: global ones, such as another ``--root``; they are not part of a worker's command."""
         if shutil.which("podman") is None:
-            raise EngineProblem(f"the client `podman` is not on PATH: install podman, {_NATIVE}")
+            raise EngineProblem("the client `podman` is not on PATH: install podman")
         self._options = options
         self._info = json.loads(self._run("info", "--format", "json"))
         self.version = str(self._info["version"]["Version"])
         if tuple(int(part) for part in self.version.split(".")[:2]) < OLDEST:
-            raise EngineProblem(f"expected podman 4.1 or newer, found {self.version}: update it, {_NATIVE}")
+            raise EngineProblem(f"expected podman 4.1 or newer, found {self.version}: update it")
         self.gpu_by, self.gpu_reason = podman_gpus()
 
     @property
@@ -134,12 +133,12 @@ class PodmanEngine:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            message = f"`podman {arguments[0]}` did not answer in {_TIMEOUT_S:.0f} s: fix podman, {_NATIVE}"
+            message = f"`podman {arguments[0]}` did not answer in {_TIMEOUT_S:.0f} s: fix podman"
             raise EngineProblem(message) from None
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1][:200]
             kind = _Absent if any(text in last.lower() for text in _NOT_FOUND) else EngineProblem
-            raise kind(f"`podman {arguments[0]}` failed ({last}): fix podman, {_NATIVE}")
+            raise kind(f"`podman {arguments[0]}` failed ({last}): fix podman")
         return done.stdout
 
 
