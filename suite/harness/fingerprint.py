@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any
@@ -54,17 +53,13 @@ def job_of_fingerprint(session: Session) -> tuple[int, dict[str, Any]]:
     return number, session.run.job(0, session.scratch(number)) | fingerprint_job(rules, plan.key, passes)
 
 
-def take_fingerprint(session: Session, start_next: Callable[[], None]) -> None:
-    """Start a worker like those of the repeats, and log the fingerprint that it computes under repeat 0.
-
-    ``start_next`` may start the worker of the next repeat early.
-    """
+def take_fingerprint(session: Session) -> None:
+    """Start a worker like those of the repeats, and log the fingerprint that it computes under repeat 0."""
     number, job = job_of_fingerprint(session)
     with ExitStack() as stack:
         worker = session.start_worker(number, stack)
         worker.configure(job)
         worker.expect("hello", SETUP_S)
-        start_next()
         attested = session.run.resources.workers.attest(number, worker.pid)
         found, _ = worker.expect("fingerprint", SETUP_S)
         worker.expect("done", SETUP_S)

@@ -218,15 +218,13 @@ def _close_log(session: Session, done: list[Completed]) -> Outcome:
 def _run_repeat(session: Session, repeat: int) -> Completed:
     session.begin(repeat)
     fingerprint = repeat == 0 and session.plan.fingerprint
-    start_next = partial(_start_repeat_early, session, repeat + 1)
     if session.plan.settings.mode == "quality":
         done = run_quality(session, repeat)
     else:
-        start = partial(_start_fingerprint_early, session) if fingerprint else start_next
-        done = run_throughput(session, repeat, start)
+        done = run_throughput(session, repeat, partial(_start_next, session, repeat))
     session.progress.finished(repeat, _describe(session.plan, done), done.window_ns / 1e9)
     if fingerprint:
-        take_fingerprint(session, start_next)
+        take_fingerprint(session)
         session.progress.ended()
     if repeat == 0:
         session.keep_compiled()  # also the kernels of the fingerprint
@@ -234,7 +232,7 @@ def _run_repeat(session: Session, repeat: int) -> Completed:
 
 
 def _may_start_early(plan: Plan) -> bool:
-    """Whether the framework of a repeat may be imported beside the set-up of the one before.
+    """Whether workers may import their framework beside the set-up of the repeat before.
 
     On a GPU alone: importing uses the host, whose processors a job without a GPU soaks and measures. Of the
     runtimes those that start a second worker at any time: Slurm gives its step's resources to one.
@@ -243,14 +241,14 @@ def _may_start_early(plan: Plan) -> bool:
     return runtime and plan.kind == BENCHMARK and plan.settings.mode == "throughput" and bool(plan.device_ids)
 
 
-def _start_fingerprint_early(session: Session) -> None:
-    if session.starts_early:
+def _start_next(session: Session, repeat: int) -> None:
+    """Start the workers that follow ``repeat`` early, where the run allows it."""
+    if not session.starts_early:
+        return
+    if repeat == 0 and session.plan.fingerprint:
         session.start_early(*job_of_fingerprint(session))
-
-
-def _start_repeat_early(session: Session, repeat: int) -> None:
-    if session.starts_early and repeat < session.plan.repeats:
-        session.start_early(repeat, session.job(repeat))
+    if repeat + 1 < session.plan.repeats:
+        session.start_early(repeat + 1, session.job(repeat + 1))
 
 
 def _complete(session: Session, done: list[Completed]) -> Outcome:

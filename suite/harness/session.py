@@ -50,8 +50,7 @@ class Session:
     starts_early: bool = False  # whether workers may be started beside the set-up of others
 
     def __post_init__(self) -> None:
-        self._early: WorkerProcess | None = None
-        self._early_number = 0  # of the early worker
+        self._early: dict[int, WorkerProcess] = {}  # workers that were started early, by their numbers
         self._scratch = Scratch(self.plan.scratch_root, self.plan.compiled)
 
     @property
@@ -83,10 +82,8 @@ class Session:
         """
         self.await_early()
         with self.interrupts.held():  # a signal here would leave a started worker running
-            if self._early is not None and self._early_number == number:
-                self.worker, self._early = stack.enter_context(self._early), None
-            else:
-                self.worker = stack.enter_context(self._new_worker(number, others))
+            worker = self._early.pop(number, None) or self._new_worker(number, others)
+            self.worker = stack.enter_context(worker)
         self.worker.on_phase = self._show_phase
         for node in others:
             if problem := node.start(number):
@@ -108,26 +105,25 @@ class Session:
         """
         try:
             with self.interrupts.held():
-                self._early, self._early_number = self._new_worker(number), number
-            self._early.configure_early(job)
+                self._early[number] = self._new_worker(number)
+            self._early[number].configure_early(job)
         except WorkerFailure:
-            self._end_early()
+            self._end_early(number)
 
     def await_early(self) -> None:
-        """Wait until an early worker is idle, so that it takes no processor time from a window.
+        """Wait until early workers are idle, so that they take no processor time from a window.
 
         One that failed is ended: its repeat starts another one, whose failure is reported there.
         """
-        try:
-            if self._early is not None:
-                self._early.await_imported(EARLY_S)
-        except WorkerFailure:
-            self._end_early()
+        for number, worker in list(self._early.items()):
+            try:
+                worker.await_imported(EARLY_S)
+            except WorkerFailure:
+                self._end_early(number)
 
-    def _end_early(self) -> None:
-        if self._early is not None:
-            self._early.end()
-            self._early = None
+    def _end_early(self, number: int) -> None:
+        if worker := self._early.pop(number, None):
+            worker.end()
 
     def job(self, repeat: int) -> dict[str, Any]:
         """The configuration of the worker of ``repeat``; over several nodes, with the way to reach node 0."""
@@ -156,7 +152,8 @@ class Session:
         self._scratch.keep_compiled()
 
     def clean(self) -> None:
-        """Remove the scratch folder and empty debug files; other debug files stay. Ends an early worker."""
-        self._end_early()
+        """Remove the scratch folder and empty debug files; other debug files stay. Ends early workers."""
+        for number in list(self._early):
+            self._end_early(number)
         self._scratch.remove()
         clean_debug_files(self.debug_dir)

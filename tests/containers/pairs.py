@@ -24,6 +24,7 @@ from suite.containers.images.client import builder
 from suite.containers.images.inside import code_digest
 from tests.containers import stand_in
 from tests.containers.engine import ensure_engine, in_ci
+from tests.end_to_end.command import EARLY
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
@@ -65,12 +66,15 @@ def _remove_layers_of_other_code() -> None:
             path.unlink()
 
 
-def command(folder: Path, *options: str, workload: str = "ncf", framework: str = "mxnet") -> list[str]:
+def command(
+    folder: Path, *options: str, workload: str = "ncf", framework: str = "mxnet", early: bool = False
+) -> list[str]:
     """The argv of a run in docker with its results in ``folder``; ``options`` may select another runtime."""
+    program = ("-c", EARLY) if early else ("-m", "suite")
     named = {option.partition("=")[0] for option in options}
     defaults = ("runtime=docker", f"results_dir={folder}", f"data_root={DATA}")
     return [
-        *(sys.executable, "-m", "suite", "run", f"workload={workload}", f"framework={framework}"),
+        *(sys.executable, *program, "run", f"workload={workload}", f"framework={framework}"),
         *(option for option in defaults if option.partition("=")[0] not in named),
         *options,
     ]
@@ -83,13 +87,14 @@ def run(
     framework: str = "mxnet",
     root: Path = ROOT,
     path: str | None = None,
+    early: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """The finished command, started in the checkout ``root``, with ``path`` in front of PATH."""
     environment = dict(os.environ)
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
     return subprocess.run(
-        command(folder, *options, workload=workload, framework=framework),
+        command(folder, *options, workload=workload, framework=framework, early=early),
         cwd=root,
         env=environment,
         capture_output=True,

@@ -71,6 +71,19 @@ def test_run_in_container_is_attested_and_accepted(workload: str, framework: str
     assert containers(found) == []
 
 
+def test_container_that_is_started_early_is_attested_in_its_own_repeat(tmp_path: Path) -> None:
+    published("ncf", "pytorch")
+    done = run(tmp_path, "repeats=3", framework="pytorch", early=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = result(tmp_path)
+    facts = [event["facts"]["container"] for event in events(found, "env") if event["side"] == "outside"]
+    assert [one["worth"] for one in facts] == ["engine"] * 3
+    first, *later = (event["import_ns"] for event in events(found, "rank_end"))
+    assert max(later) < first / 2
+    assert check_result(found).accepted
+    assert containers(found) == []
+
+
 @pytest.mark.quiet
 def test_container_does_not_slow_the_window_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Compares the shortest windows of interleaved repeats with one thread each.

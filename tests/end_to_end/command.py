@@ -17,7 +17,7 @@ DATA = ROOT / "data"
 
 
 # Workers start early on a GPU alone; this is the same program, which lets them on a CPU.
-_EARLY = (
+EARLY = (
     "import sys; from suite.harness import run; run._may_start_early = lambda plan: True; "
     "from suite.cli import main; sys.exit(main())"
 )
@@ -28,7 +28,7 @@ def command(
 ) -> list[str]:
     """The argv of a run that writes to ``results``; skips the test without the framework's environment."""
     python = interpreter(framework)
-    program = ("-c", _EARLY) if early else ("-m", "suite")
+    program = ("-c", EARLY) if early else ("-m", "suite")
     return [
         *(sys.executable, *program, "run", f"workload={workload}", f"framework={framework}"),
         *(f"framework.python={python}", f"results_dir={results}", f"data_root={DATA}", *options),

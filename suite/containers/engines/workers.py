@@ -156,7 +156,9 @@ class ContainerWorkers:
         cache = scratch.parent / "cache"
         cache.mkdir(exist_ok=True)
         if os.geteuid() == 0:
-            for path in (scratch.parent, scratch, cache, *cache.rglob("*")):
+            # What workers added to the cache is theirs, and another one may be adding to it right now.
+            copied = () if cache.stat().st_uid == self.user[0] else (*cache.rglob("*"), cache)
+            for path in (scratch.parent, scratch, *copied):
                 os.chown(path, *self.user, follow_symlinks=False)
         inputs = ContainerInputs(
             image=self.image,
