@@ -123,7 +123,7 @@ def _attest(session: Session, repeat: int, worker: WorkerProcess) -> list[Attest
 
 
 def run_throughput(session: Session, repeat: int, start_next: Callable[[], None]) -> Completed:
-    """Run one repeat: 10 warm-up steps and the window. ``start_next`` may start the next worker early."""
+    """Run one repeat: 10 warm-up steps and the window. ``start_next`` may start later workers early."""
     with ExitStack() as stack:
         worker = start_repeat(session, repeat, stack)
         start_next()
