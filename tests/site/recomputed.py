@@ -13,6 +13,7 @@ from typing import Any
 
 T_OVER_ROOT_5 = 1.242  # t(0.975, 4) / sqrt(5)
 UNITS = {
+    **dict.fromkeys(("alexnet", "googlenet", "inception_v3"), "image"),
     **dict.fromkeys(("resnet50", "resnet152", "vgg16", "faster_rcnn"), "image"),
     **dict.fromkeys(("gnmt", "lstm_ptb"), "token"),
     "ncf": "sample",
