@@ -62,9 +62,15 @@ class Scale:
         share = (value - low) / (high - low)
         return self.start + share * (self.end - self.start)
 
-    def labelled(self, size: float) -> list[tuple[float, str]]:
-        """(position, label) of the ticks of a horizontal axis whose labels do not overlap, with both ends."""
-        labels = [(self.at(value), name) for value, name in self.ticks]
+    def labelled(self, size: float, width: float = math.inf) -> list[tuple[float, str]]:
+        """(middle, label) of the ticks of a horizontal axis whose labels do not overlap, with both ends.
+
+        A label that would leave a figure of this ``width`` is moved to its edge.
+        """
+        labels = []
+        for value, name in self.ticks:
+            half = width_of(name, size) / 2
+            labels.append((min(max(self.at(value), half), width - half), name))
         first, last = labels[0], labels[-1]
         shown = [first]
         for one in labels[1:]:

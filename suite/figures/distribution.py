@@ -75,7 +75,7 @@ def histogram(
         parts += _percentile_lines(ordered, horizontal.at, (vertical.start, vertical.end), end, width)
     else:
         parts.append(label(left + 12, vertical.start - 12, "no values"))
-    drawn, bottom = frame.horizontal_axis(horizontal, vertical.end, vertical.start)
+    drawn, bottom = frame.horizontal_axis(horizontal, vertical.start, width)
     notes = [*notes, *_beyond([sample], end, axis)]
     below, bottom = frame.footnotes(notes, bottom, width)
     rows = [(axis.cell(low), axis.cell(high), str(count)) for low, high, count in bins]
@@ -112,7 +112,7 @@ def cumulative(
     parts += [_steps(one, end, horizontal.at, vertical.at) for one in samples]
     if not values:
         parts.append(label(left + 12, vertical.start - 12, "no values"))
-    drawn, bottom = frame.horizontal_axis(horizontal, vertical.end, vertical.start)
+    drawn, bottom = frame.horizontal_axis(horizontal, vertical.start, width)
     notes = [*notes, "markers: medians", *_beyond(samples, end, axis)] if values else list(notes)
     below, bottom = frame.footnotes(notes, bottom, width)
     names = [f"{one.name}: {axis.heading}" if one.name else axis.heading for one in samples]

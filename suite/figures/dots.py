@@ -28,7 +28,9 @@ from suite.figures.svg import (
 
 _ROW, _LANE = 26.0, 17.0  # px of a row with one result, and of each result of a row with several
 _LINE = 15.0  # px of a line of a name
-_NAMES = 0.42  # of the width at most, for the names
+_NAMES = 0.42  # of the width at most, for names beside their lanes
+_BESIDE = 2  # lines of such a name at most; where one needs more, all names stand above their lanes
+_LEAST_AXIS = 100.0  # px of the axis beside the names
 _VALUES = 170.0  # px at most for the values beside the axis
 _LOG_FROM = 30.0  # largest over smallest value from which the axis is logarithmic
 
@@ -63,7 +65,8 @@ def dots(
 ) -> Figure:
     """The figure of ``results``, the best first: the largest value, or the smallest (``lowest_first``).
 
-    Results of one name share a row, a lane each. Those without a value come last. The axis begins at 0 unless
+    Results of one name share a row, a lane each. Those without a value come last. Long names stand above
+    their lanes, with the whole width, and are never cut in favour of the axis. The axis begins at 0 unless
     values differ by a factor of 30 or more; then it is logarithmic. An interval beyond twice the largest
     value is cut, and ends in an arrow.
     """
@@ -78,22 +81,29 @@ def dots(
     series = {dot.series: dot.style for dot in results if dot.series}
     legend = [Entry(name, "point", one) for name, one in series.items()] if len(series) > 1 else []
     shown, top = frame.heading(title, subtitle, legend, width)
-    names = [wrapped(row[0].name, _NAMES * width, SIZE, 3) or ["?"] for row in rows]
-    left = max((width_of(one) for lines in names for one in lines), default=0.0) + 12
-    texts = max((width_of(_value(dot, axis), SMALL) for dot in ordered), default=0.0)
-    horizontal = scale(axis, [*values, *ends], left, max(width - texts - 16, left + 60))
-    parts, y, drawn = [shown], top + 4, []
+    end = width - max((width_of(_value(dot, axis), SMALL) for dot in ordered), default=0.0) - 16
+    above, names = _names([row[0].name for row in rows], width, end)
+    left = frame.PAD if above else max((width_of(one) for name in names for one in name), default=0.0) + 12
+    horizontal = scale(axis, [*values, *ends], left, end, most=_ticks(end - left))
+    parts, drawn, y, grid = [shown], [], top + 4, []
     for row, lines in zip(rows, names, strict=True):
-        lanes = _ROW if len(row) == 1 else _LANE * len(row) + 6
-        height = max(lanes, _LINE * len(lines) + 11)
-        first = y + (height - _LINE * (len(lines) - 1)) / 2 + 4
-        parts += [label(left - 10, first + _LINE * at, one, anchor="end") for at, one in enumerate(lines)]
+        height = _ROW if len(row) == 1 else _LANE * len(row) + 6
+        if above:
+            parts += [label(0, y + _LINE * (at + 1), one) for at, one in enumerate(lines)]
+            y += _LINE * len(lines) + 4
+        else:
+            height = max(height, _LINE * len(lines) + 11)
+            first = y + (height - _LINE * (len(lines) - 1)) / 2 + 4
+            parts += [label(left - 10, first + _LINE * at, one, anchor="end") for at, one in enumerate(lines)]
+        grid.append((y, y + height))
         start = y + (height - _LANE * (len(row) - 1)) / 2
         drawn += [
             part for at, dot in enumerate(row) for part in _lane(dot, axis, horizontal, start + _LANE * at)
         ]
-        y += height
-    grid, bottom = frame.horizontal_axis(horizontal, top, y + 4, grid=True)
+        y += height + (4 if above else 0)
+    if not above:
+        grid = [(top, y + 4)]  # names that stand beside the grid do not interrupt it
+    shown_axis, bottom = frame.horizontal_axis(horizontal, y + 4, width, grid)
     if not rows:
         parts.append(label(left + 12, y, "no results"))
     circles = ["circles: repeats"] if any(dot.repeats for dot in ordered) else []
@@ -102,8 +112,23 @@ def dots(
     order = "smallest first" if lowest_first else "largest first"
     what = f"{axis.heading} of {len(ordered)} results, {order}"
     description = sentences(title, subtitle, what, *notes)
-    content = "".join([*parts, grid, *drawn, below])
+    content = "".join([*parts, shown_axis, *drawn, below])
     return Figure(title, description, width, bottom, content, _table(ordered, axis, len(series) > 1))
+
+
+def _names(names: Sequence[str], width: float, end: float) -> tuple[bool, list[list[str]]]:
+    """(whether they stand above their lanes, the lines of each name). ``end``: where the axis ends."""
+    beside = _NAMES * width
+    found = [wrapped(name, beside, SIZE, _BESIDE + 1) or ["?"] for name in names]
+    broken = any(width_of(word) > beside for name in names for word in name.split())
+    if not broken and all(len(lines) <= _BESIDE for lines in found) and end - beside >= _LEAST_AXIS:
+        return False, found
+    return True, [wrapped(name, width, SIZE, frame.MOST_LINES) or ["?"] for name in names]
+
+
+def _ticks(width: float) -> int:
+    """How many ticks an axis of so many px has room for."""
+    return max(3, min(6, int(width / 70)))
 
 
 def _rows(results: Sequence[Dot], lowest_first: bool) -> list[list[Dot]]:

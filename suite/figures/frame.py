@@ -24,6 +24,7 @@ from suite.figures.svg import (
 
 _LINE_STEP = 18.0  # px between rows of the legend
 _SWATCH = 30.0
+MOST_LINES = 8  # of one name: only one that is longer than any honest name is cut
 PAD = 10.0  # px between the ends of a horizontal axis and its first and last value
 CIRCLE, SQUARE, TRIANGLE, DIAMOND = "circle", "square", "triangle", "diamond"
 CROSS, PLUS, DOWN = "cross", "plus", "down"
@@ -92,19 +93,23 @@ def marker(style: Style, x: float, y: float, size: float = 4.0, hollow: bool = F
 
 def heading(title: str, subtitle: str, legend: Sequence[Entry], width: float) -> tuple[str, float]:
     """Title, subtitle and legend from the top of the figure, and the y where they end."""
-    shown, bottom = paragraph(0, 0, wrapped(title, width, LARGE, 2), size=LARGE, weight="bold")
+    bold = 1.1 * LARGE  # bold letters are wider than the estimate, which is for regular ones
+    shown, bottom = paragraph(0, 0, wrapped(title, width, bold, 3), size=LARGE, weight="bold")
     if subtitle:
-        below, bottom = paragraph(0, bottom + 2, wrapped(subtitle, width, SIZE, 4), opacity=MUTED)
+        below, bottom = paragraph(0, bottom + 2, wrapped(subtitle, width, SIZE, 6), opacity=MUTED)
         shown += below
     if legend:
         x, bottom = 0.0, bottom + _LINE_STEP + 2
         for entry in legend:
-            name = fit(entry.name, width - _SWATCH - 4)
-            taken = _SWATCH + width_of(name) + 14
-            if x and x + taken - 14 > width:
+            first, *others = wrapped(entry.name, width - _SWATCH, most=MOST_LINES) or [""]
+            taken = _SWATCH + width_of(first)
+            if x and (others or x + taken > width):
                 x, bottom = 0.0, bottom + _LINE_STEP
-            shown += _swatch(entry, x, bottom - 4) + label(x + _SWATCH, bottom, name)
-            x += taken
+            shown += _swatch(entry, x, bottom - 4) + label(x + _SWATCH, bottom, first)
+            for one in others:
+                bottom += 1.25 * SIZE
+                shown += label(_SWATCH, bottom, one)
+            x = width if others else x + taken + 14  # after several lines the next entry begins a row
     return shown, bottom + 6
 
 
@@ -172,16 +177,22 @@ def vertical_axis(axis: Scale, left: float, right: float) -> str:
     return group(*parts) + title
 
 
-def horizontal_axis(axis: Scale, top: float, bottom: float, grid: bool = False) -> tuple[str, float]:
-    """The axis at ``bottom`` with its labels, and the y where they end; ``grid``: lines up to ``top``."""
+def horizontal_axis(
+    axis: Scale, bottom: float, width: float, grid: Sequence[tuple[float, float]] = ()
+) -> tuple[str, float]:
+    """The axis at ``bottom`` of a figure with its labels, and the y where they end.
+
+    ``grid``: from y to y of the lines above it.
+    """
     parts = [line(axis.start - PAD, bottom, axis.end + PAD, bottom, stroke_opacity="0.6")]
-    if grid:
-        parts += [
-            line(axis.at(value), top, axis.at(value), bottom, stroke_opacity="0.15")
-            for value, _ in axis.ticks
-        ]
-    for x, name in axis.labelled(SMALL):
+    parts += [
+        line(axis.at(value), top, axis.at(value), end, stroke_opacity="0.15")
+        for value, _ in axis.ticks
+        for top, end in grid
+    ]
+    for x in (axis.at(value) for value, _ in axis.ticks):
         parts.append(line(x, bottom, x, bottom + 4, stroke_opacity="0.6"))
+    for x, name in axis.labelled(SMALL, width):
         parts.append(label(x, bottom + 16, name, size=SMALL, anchor="middle"))
     middle = (axis.start + axis.end) / 2
     title = fit(axis.title, axis.end - axis.start, SMALL)
@@ -191,5 +202,5 @@ def horizontal_axis(axis: Scale, top: float, bottom: float, grid: bool = False) 
 
 def footnotes(notes: Sequence[str], top: float, width: float) -> tuple[str, float]:
     """Notes below a figure, and the y where they end."""
-    shown, bottom = paragraph(0, top, wrapped("; ".join(notes), width, SMALL, 6), size=SMALL, opacity=MUTED)
+    shown, bottom = paragraph(0, top, wrapped("; ".join(notes), width, SMALL, 8), size=SMALL, opacity=MUTED)
     return shown, bottom + 4

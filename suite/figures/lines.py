@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from suite.figures import frame
@@ -23,8 +23,10 @@ from suite.figures.svg import (
     width_of,
 )
 
+_MARKER = 4.0  # px from the middle of a marker to its edge
 _TALL, _BAND = 250.0, 74.0  # px of the vertical axis: of one for all series, of one per series
 _CUT = 4.0  # an axis ends at this multiple of the 99th percentile if values lie beyond
+_BESIDE = 11.0  # px between markers that would cover each other
 _MOST_MARKERS, _MANY = 40, 12  # markers of a series: longer ones are lines only, or have smaller markers
 
 
@@ -45,12 +47,26 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points of one name, in the order of the line; None interrupts it. ``line`` False: points only."""
+    """Points of one name, in the order of the line; None interrupts it. ``line`` False: points only.
+
+    ``markers`` False: a line that only guides the eye, such as an ideal; it is drawn without its points.
+    """
 
     name: str
     points: tuple[Point | None, ...]
     style: Style
     line: bool = True
+    markers: bool = True
+
+    @property
+    def kind(self) -> str:
+        """The kind of its entry in a legend."""
+        return "point" if not self.line else "line" if self.markers else "ideal"
+
+    @property
+    def marked(self) -> bool:
+        """Whether each of its points has a marker: not those of a long series."""
+        return self.markers and len(self.known) <= _MOST_MARKERS
 
     @property
     def known(self) -> list[Point]:
@@ -102,10 +118,10 @@ def lines(
     ends += [slope * last for _, last, slope in ideals.values()]
     shown_ys = [value for value in ys if value <= top] + ends
     extra = _extra_entries(spans, phase, ideal if ideals else "", any(point.y is None for point in points))
-    named = [Entry(one.name, "line" if one.line else "point", one.style) for one in series if one.name]
+    named = [Entry(one.name, one.kind, one.style) for one in series if one.name]
     shown, bottom = frame.heading(title, subtitle, (extra if bands else [*named, *extra]), width)
     groups = [[one] for one in series] if bands else [list(series)]
-    parts = [shown]
+    parts, beside = [shown], False
     for index, some in enumerate(groups):
         start = bottom + (24 if index == 0 else 16)
         vertical = scale(y, shown_ys, start + (_BAND if bands else height), start, most=3 if bands else 6)
@@ -119,13 +135,18 @@ def lines(
         for one in some:
             if one.name in ideals:
                 parts.append(_ideal_line(*ideals[one.name], horizontal, vertical))
-        parts += [_draw(one, (x, y), (horizontal, vertical), top) for one in some]
+        moved = _beside(some, horizontal, vertical, right)
+        beside = beside or bool(moved)
+        for at, one in enumerate(some):
+            own = {point: px for (of, point), px in moved.items() if of == at}
+            parts.append(_draw(one, (x, y), (horizontal, vertical), top, own))
         parts += _labels(some, horizontal, vertical, right)
         bottom = vertical.start
     if not points:
         parts.append(label(left + 12, bottom - 12, "no values"))
-    axis, bottom = frame.horizontal_axis(horizontal, bottom, bottom)
+    axis, bottom = frame.horizontal_axis(horizontal, bottom, width)
     notes = [*notes, *_cut_notes(points, top, y)]
+    notes += ["points in one place are drawn beside each other"] if beside else []
     below, bottom = frame.footnotes(notes, bottom, width)
     names = ", ".join(one.name for one in series if one.name)
     what = f"{y.heading} over {x.heading}"
@@ -184,22 +205,57 @@ def _ideal_line(start: float, last: float, slope: float, horizontal: Scale, vert
     return element("path", d=d, fill="none", **how)
 
 
-def _draw(one: Series, axes: tuple[Axis, Axis], scales: tuple[Scale, Scale], top: float) -> str:
-    """Line, intervals and markers of a series; a point between interruptions has a marker in any case."""
+def _beside(
+    series: Sequence[Series], horizontal: Scale, vertical: Scale, right: float
+) -> dict[tuple[int, int], float]:
+    """The x in px of points that are moved sideways, by the index of the series and of the point.
+
+    Markers of one x that would cover each other stand beside each other, in the order of the series: around
+    their place or, near an end of the axis, within the figure.
+    """
+    columns: dict[float, list[tuple[float, int, int]]] = {}
+    for at, one in enumerate(series):
+        for index, point in enumerate(one.points if one.marked else ()):
+            if point is not None and point.y is not None:
+                columns.setdefault(point.x, []).append((vertical.at(point.y), at, index))
+    moved: dict[tuple[int, int], float] = {}
+    for x, column in columns.items():
+        clusters: list[list[tuple[float, int, int]]] = []
+        for found in sorted(column):
+            if clusters and found[0] - clusters[-1][-1][0] < _BESIDE:
+                clusters[-1].append(found)
+            else:
+                clusters.append([found])
+        for cluster in clusters:
+            half = _BESIDE * (len(cluster) - 1) / 2
+            first, last = horizontal.start - frame.PAD + _BESIDE / 2, right - _BESIDE / 2
+            start = max(first, min(horizontal.at(x) + half, last) - 2 * half)
+            for place, (_, at, index) in enumerate(sorted(cluster, key=lambda found: found[1:])):
+                if len(cluster) > 1:
+                    moved[at, index] = start + _BESIDE * place
+    return moved
+
+
+def _draw(
+    one: Series, axes: tuple[Axis, Axis], scales: tuple[Scale, Scale], top: float, moved: Mapping[int, float]
+) -> str:
+    """Line, intervals and markers of a series; a point between interruptions has a marker in any case.
+
+    ``moved``: the x in px of points, by their index, that do not stand in their place.
+    """
     horizontal, vertical = scales
-    few = len(one.known) <= _MOST_MARKERS
-    size = 4.0 if len(one.known) <= _MANY else 3.0
+    size = _MARKER if len(one.known) <= _MANY else 3.0
     pieces: list[list[tuple[float, float]]] = [[]]
     markers, intervals = [], []
-    for point in one.points:
+    for index, point in enumerate(one.points):
         if point is None or point.y is None:
             pieces.append([])
             if point is not None:
                 markers.append(frame.missing(horizontal.at(point.x), vertical.start - 8))
             continue
-        x, y = horizontal.at(point.x), vertical.at(point.y)
+        x, y = moved.get(index, horizontal.at(point.x)), vertical.at(point.y)
         pieces[-1].append((x, y))
-        if few:
+        if one.marked:
             markers.append(described(frame.marker(one.style, x, y, size), _words(one, point, axes)))
         if point.low is not None and point.high is not None:
             low, high = vertical.at(point.low), vertical.at(point.high)
@@ -207,7 +263,7 @@ def _draw(one: Series, axes: tuple[Axis, Axis], scales: tuple[Scale, Scale], top
         if point.y > top:
             markers.append(frame.marker(Style(one.style.colour, frame.TRIANGLE), x, y + 4, 3))
     for piece in pieces:
-        if not few and (len(piece) == 1 or not one.line):
+        if one.markers and not one.marked and (len(piece) == 1 or not one.line):
             markers += [frame.marker(one.style, x, y, 2.0) for x, y in piece]
     drawn = [piece for piece in pieces if len(piece) > 1] if one.line else []
     if not drawn:
@@ -215,7 +271,12 @@ def _draw(one: Series, axes: tuple[Axis, Axis], scales: tuple[Scale, Scale], top
     path = "".join("M" + "L".join(f"{number(x)} {number(y)}" for x, y in piece) for piece in drawn)
     how: dict[str, str | None] = {"stroke": one.style.colour, "stroke_dasharray": one.style.dash}
     stroke = element(
-        "path", d=path, fill="none", stroke_width="1.8" if few else "1.2", stroke_linejoin="round", **how
+        "path",
+        d=path,
+        fill="none",
+        stroke_width="1.8" if one.marked else "1.2",
+        stroke_linejoin="round",
+        **how,
     )
     return stroke + "".join(intervals + markers)
 

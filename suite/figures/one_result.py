@@ -38,7 +38,7 @@ def step_ecdf(curves: Curves, subtitle: str = "", width: float = WIDTH) -> Figur
     return cumulative(title, _STEP_TIME, samples, subtitle=subtitle, notes=_reason(curves), width=width)
 
 
-def step_trace(curves: Curves, subtitle: str = "") -> Figure:
+def step_trace(curves: Curves, subtitle: str = "", width: float = WIDTH) -> Figure:
     """The time of each measured step, a band per repeat; of rank 0 where there are several ranks."""
     repeats = list(_times(curves))
     steps = max((len(ranks[0]) for ranks in repeats if ranks), default=MEASURED_STEPS)
@@ -71,6 +71,7 @@ def step_trace(curves: Curves, subtitle: str = "") -> Figure:
         notes=notes,
         cut=True,
         bands=bool(series),
+        width=width,
     )
 
 

@@ -18,7 +18,7 @@ from suite.figures.axis import Axis
 from suite.figures.dots import Dot, dots
 from suite.figures.frame import STYLES, Style
 from suite.figures.lines import Point, Series, lines
-from suite.figures.svg import Figure
+from suite.figures.svg import WIDTH, Figure
 from suite.report.grid import INPUT_BOUND, INPUT_BOUND_PERCENT
 
 LATENCY = "latency"
@@ -164,7 +164,7 @@ def _by(results: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any
     return found
 
 
-def figures(results: Iterable[Measured], metric: str) -> list[Figure]:
+def figures(results: Iterable[Measured], metric: str, width: float = WIDTH) -> list[Figure]:
     """The figures of ``metric``, a name of :data:`METRICS`, sweeps last; none where no result has it."""
     results = list(results)
     asked = METRICS[metric]
@@ -181,11 +181,11 @@ def figures(results: Iterable[Measured], metric: str) -> list[Figure]:
         figure
         for panel in known
         if swept[id(panel)] or metric == LATENCY
-        for figure in _sweep(panel, asked, swept[id(panel)], metric == LATENCY)
+        for figure in _sweep(panel, asked, swept[id(panel)], metric == LATENCY, width)
     ]
     rest = [panel for panel in known if not swept[id(panel)] and metric != LATENCY]
     by_unit = _by(rest, lambda panel: (panel.group, _unit(panel.results, asked.name)))
-    return [_ordered(_merged(some), asked) for some in by_unit.values()] + drawn
+    return [_ordered(_merged(some), asked, width) for some in by_unit.values()] + drawn
 
 
 def _value(one: Measured, name: str) -> float | None:
@@ -199,8 +199,13 @@ def _unit(results: Sequence[Measured], name: str) -> str:
 
 
 def axis_of(panel: Panel, metric: str) -> str:
-    """The setting that is the horizontal axis: the one that the longest series vary; empty if none does."""
-    best, most = "", 1
+    """The setting that is the horizontal axis: the one that the longest series vary; empty if none does.
+
+    Most results must lie on these lines. Points of many series at few places are no sweep: nobody could tell
+    them from each other, while each has a row of its own among results ordered by value.
+    """
+    known = sum(_value(one, metric) is not None for one in panel.results)
+    best, most = "", max(1, known // 2)
     for name in AXES:
         if name in panel.differ:
             series = [
@@ -261,27 +266,28 @@ def framework_order(framework: str) -> tuple[bool, bool, str]:
     return (framework not in names, framework != reference_framework(), framework)
 
 
-def _sweep(panel: Panel, asked: Shown, axis: str, latency: bool) -> list[Figure]:
+def _sweep(panel: Panel, asked: Shown, axis: str, latency: bool, width: float) -> list[Figure]:
     """A line per framework and other settings, over the axis of a sweep; ``latency``: over the throughput.
 
     More lines than there are styles have further figures.
     """
     names = [name for name in panel.differ if name != axis]
     groups = sorted(_series(panel, axis).values(), key=lambda some: order(_largest(some), names))
-    series = []
-    for index, some in enumerate(groups):
-        points = [point for one in some if (point := _point(one, asked, axis, latency)) is not None]
-        points.sort(key=lambda point: point[0])
-        name = name_in(_largest(some), names) if len(groups) > 1 else ""
-        style = framework_style(framework_of(some[0]), index)
-        series.append(Series(name, tuple(point for _, point in points), style))
-    parts = [series[start : start + len(STYLES)] for start in range(0, len(series), len(STYLES))]
-    count = len(parts)
-    numbers = [f" ({number} of {count})" if count > 1 else "" for number in range(1, count + 1)]
-    return [
-        _lines_over_axis(panel, asked, axis, latency, part, number)
-        for part, number in zip(parts, numbers, strict=True)
-    ]
+    parts = [groups[start : start + len(STYLES)] for start in range(0, len(groups), len(STYLES))]
+    drawn = []
+    for number, part in enumerate(parts, 1):
+        # Where all lines are of one framework its colour tells nothing: each has a colour of its own.
+        one_framework = len(part) > 1 and len({framework_of(some[0]) for some in part}) == 1
+        series = []
+        for index, some in enumerate(part):
+            points = [point for one in some if (point := _point(one, asked, axis, latency)) is not None]
+            points.sort(key=lambda point: point[0])
+            name = name_in(_largest(some), names) if len(groups) > 1 else ""
+            style = STYLES[index] if one_framework else framework_style(framework_of(some[0]), index)
+            series.append(Series(name, tuple(point for _, point in points), style))
+        which = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
+        drawn.append(_lines_over_axis(panel, asked, axis, latency, series, which, width))
+    return drawn
 
 
 def _largest(some: Sequence[Measured]) -> Measured:
@@ -295,7 +301,7 @@ def name_in(one: Measured, names: Sequence[str]) -> str:
 
 
 def _lines_over_axis(
-    panel: Panel, asked: Shown, axis: str, latency: bool, series: Sequence[Series], number: str
+    panel: Panel, asked: Shown, axis: str, latency: bool, series: Sequence[Series], number: str, width: float
 ) -> Figure:
     subject = f"{subject_of(panel.results[0].settings)}{number}"
     points = [point for one in series for point in one.known]
@@ -316,6 +322,7 @@ def _lines_over_axis(
         subtitle=panel.common([axis]),
         notes=panel.notes(_INTERVAL if any(point.low is not None for point in points) else ""),
         ideal=f"ideal: in proportion to the {AXES[axis].label}" if with_ideal else "",
+        width=width,
     )
     return figure.with_watermark(watermark(panel.group[0]))
 
@@ -357,7 +364,7 @@ def _missing(one: Measured, asked: Shown) -> tuple[str, str]:
     return ("null" if one.status in ("accepted", "flagged") else one.status), one.why
 
 
-def _ordered(panel: Panel, asked: Shown) -> Figure:
+def _ordered(panel: Panel, asked: Shown, width: float) -> Figure:
     """One row per result or, where several frameworks were measured, per setting with a marker for each."""
     frameworks = sorted({framework_of(one) for one in panel.results}, key=framework_order)
     names = [name for name in panel.differ if name != "framework"]
@@ -381,5 +388,6 @@ def _ordered(panel: Panel, asked: Shown) -> Figure:
         subtitle=panel.common(),
         notes=panel.notes(_INTERVAL if any(dot.low is not None for dot in shown) else ""),
         lowest_first=asked.lowest_first,
+        width=width,
     )
     return figure.with_watermark(watermark(panel.group[0]))

@@ -7,7 +7,7 @@ from suite.compare.scaling_set import INDEPENDENT, SYNCHRONOUS
 from suite.figures.axis import Axis
 from suite.figures.frame import STYLES, Style
 from suite.figures.lines import Point, Series, lines
-from suite.figures.svg import Figure
+from suite.figures.svg import WIDTH, Figure
 from suite.report.scaling_table import heading, notes
 
 _ARMS = {
@@ -16,11 +16,11 @@ _ARMS = {
 }
 
 
-def scaling(checked: CheckedSet) -> Figure:
+def scaling(checked: CheckedSet, width: float = WIDTH) -> Figure:
     """A line per arm with 95 % intervals, below the line of 100 %; devices on the horizontal axis."""
     counts = [float(one.devices) for one in checked.figures]
     ideal = tuple(Point(count, 100.0) for count in (1.0, *counts))
-    series = [Series("ideal: N single devices", ideal, Style("currentColor", STYLES[6].marker, "1 4"))]
+    series = [Series("ideal: N single devices", ideal, Style("currentColor", dash="1 4"), markers=False)]
     for name, (said, style) in _ARMS.items():
         shares = [(float(one.devices), one.shares[name]) for one in checked.figures if name in one.shares]
         points = [
@@ -34,4 +34,5 @@ def scaling(checked: CheckedSet) -> Figure:
     ticks = (1.0, *counts)
     horizontal = Axis("devices N", log=ticks[-1] > 8, ticks=ticks)
     vertical = Axis("throughput, share of N single devices", "%", zero=True)
-    return lines("Scaling", horizontal, vertical, series, subtitle=heading(checked), notes=notes(checked))
+    said, below = heading(checked), notes(checked)
+    return lines("Scaling", horizontal, vertical, series, subtitle=said, notes=below, width=width)

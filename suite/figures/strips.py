@@ -27,6 +27,7 @@ from suite.figures.svg import (
 
 _ROW, _BAND = 22.0, 9.0  # px of a row, and of the band of the middle four fifths
 _NAMES = 0.4  # of the width at most, for the names
+_LEAST_AXIS = 120.0  # px of the axis between names and texts
 _MOST_POINTS = 40  # of others in a row; more are shown by the band alone
 _FARTHEST = 60.0  # percent from the median; what lies beyond is at the end of the axis
 _THIS, _OTHERS = Style(STYLES[4].colour, DIAMOND), STYLES[0]
@@ -73,17 +74,28 @@ def strips(title: str, found: Sequence[Strip], *, subtitle: str = "", width: flo
     ]
     left = min(_NAMES * width, max((width_of(one.name) for one in found), default=0.0)) + 12
     right = width - max((width_of(one, SMALL) for one in texts), default=0.0) - 22
+    above = right - left < _LEAST_AXIS  # names and texts stand above the strips, which have the whole width
+    if above:
+        left, right = frame.PAD, width - frame.PAD
     ends = [one.difference(each) for one in found for each in (one.value, *one.others)]
     limited = [min(max(end, -_FARTHEST), _FARTHEST) for end in ends]
-    at = scale(axis, [*limited, 0.0], left, max(right, left + 60))
-    parts, y = [shown], top + 4
+    at = scale(axis, [*limited, 0.0], left, right)
+    parts, y, lanes = [shown], top + 4, []
     for one, words in zip(found, texts, strict=True):
+        if above:
+            name = fit(one.name, width - width_of(words, SMALL) - 12)
+            parts.append(label(0, y + 15, name))
+            parts.append(label(width, y + 15, words, size=SMALL, anchor="end"))
+            y += 16
+        else:
+            parts.append(label(left - 10, y + 15, fit(one.name, left - 12), anchor="end"))
+            parts.append(label(at.end + 16, y + 15, words, size=SMALL))
+        lanes.append((y, y + _ROW))
         y += _ROW
-        parts.append(label(left - 10, y - 7, fit(one.name, left - 12), anchor="end"))
         parts += _strip(one, at, y - _ROW / 2)
-        parts.append(label(at.end + 16, y - 7, words, size=SMALL))
-    grid, bottom = frame.horizontal_axis(at, top, y + 4, grid=True)
-    middle = line(at.at(0), top, at.at(0), y + 4, stroke_opacity="0.5")
+    lanes = lanes if above else [(top, y + 4)]
+    grid, bottom = frame.horizontal_axis(at, y + 4, width, lanes)
+    middle = "".join(line(at.at(0), a, at.at(0), b, stroke_opacity="0.5") for a, b in lanes)
     beyond = max(map(abs, ends), default=0.0) > _FARTHEST
     notes = [f"what is farther than {_FARTHEST:.0f} % away is at the end of the axis"] if beyond else []
     below, bottom = frame.footnotes(notes, bottom, width)

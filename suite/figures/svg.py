@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from suite.log.safe import safe
 
 WIDTH = 720.0
+NARROW = 352.0  # px: a figure for a phone, whose text keeps its size
 _MARGIN = 14.0  # px around a figure in a file of its own
 SIZE, SMALL, LARGE = 12.0, 10.5, 14.0  # font sizes in px
 MUTED = 0.7  # opacity of text that is not the data
@@ -201,8 +202,11 @@ def fit(value: object, width: float, size: float = SIZE) -> str:
 
 
 def wrapped(value: object, width: float, size: float = SIZE, most: int = 3) -> list[str]:
-    """``value`` as ``most`` lines of ``width`` px at most; what does not fit is cut with an ellipsis."""
-    words = safe(value, 3 * _LONGEST).split()
+    """``value`` as ``most`` lines of ``width`` px at most; what does not fit is cut with an ellipsis.
+
+    A word that is wider than a line is broken.
+    """
+    words = [part for word in safe(value, 3 * _LONGEST).split() for part in _broken(word, width, size)]
     lines: list[str] = []
     while words and len(lines) < most:
         if len(lines) == most - 1:
@@ -215,6 +219,19 @@ def wrapped(value: object, width: float, size: float = SIZE, most: int = 3) -> l
         lines.append(fit(first, width, size))
         words = words[taken:]
     return lines
+
+
+def _broken(word: str, width: float, size: float) -> list[str]:
+    """A word as parts that are at most ``width`` px wide, of at least one character each."""
+    parts, left = [""], width
+    for character in word:
+        taken = size * _width(character)
+        if parts[-1] and taken > left:
+            parts.append("")
+            left = width
+        parts[-1] += character
+        left -= taken
+    return parts
 
 
 def paragraph(x: float, top: float, lines: Iterable[str], **how: float | str) -> tuple[str, float]:

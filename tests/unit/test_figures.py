@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from suite.figures.axis import Axis, scale
 from suite.figures.distribution import Sample, cumulative, histogram
 from suite.figures.dots import Dot, dots
-from suite.figures.frame import style
+from suite.figures.frame import CIRCLE, Style, style
 from suite.figures.lines import Point, Series, Span, lines
 from suite.figures.strips import Strip, strips
-from suite.figures.svg import SMALL, WIDTH, Figure, fit, stacked, width_of, wrapped
+from suite.figures.svg import NARROW, SIZE, SMALL, WIDTH, Figure, fit, stacked, width_of, wrapped
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = (
@@ -51,6 +51,21 @@ def parsed(figure: Figure) -> ElementTree.Element:
 
 def texts(figure: Figure) -> list[str]:
     return ["".join(element.itertext()) for element in parsed(figure).iter(f"{SVG}text")]
+
+
+def outside(figure: Figure) -> list[str]:
+    """The texts of a figure that begin or end beyond its viewBox, by the estimate of their width."""
+    found = []
+    for element in ElementTree.fromstring(figure.inline("a")).iter(f"{SVG}text"):
+        if element.get("transform"):  # the watermark lies across the figure
+            continue
+        value, x = element.text or "", float(element.attrib["x"])
+        wide = width_of(value, float(element.get("font-size", SIZE)))
+        start = x - {"middle": wide / 2, "end": wide}.get(element.get("text-anchor", ""), 0.0)
+        y = float(element.attrib["y"])
+        if start < -0.1 or start + wide > figure.width + 0.1 or not 0 < y <= figure.height:
+            found.append(value)
+    return found
 
 
 def position(root: ElementTree.Element, value: str, attribute: str = "y") -> float:
@@ -172,6 +187,69 @@ def test_long_text_is_cut_to_its_width_and_lines() -> None:
     assert found[0] == "one two"
     assert found[1].endswith("…")
     assert len(found) == 2
+
+
+def test_a_word_wider_than_a_line_is_broken() -> None:
+    found = wrapped("a " + "W" * 12, 5 * SIZE, most=4)
+    assert found == ["a", "WWWWW", "WWWWW", "WW"]
+
+
+WORDS = " ".join(f"setting{index} value{index}," for index in range(12))
+
+
+def of_width(width: float, name: str) -> list[Figure]:
+    """Figures of each kind, this many px wide, with names that begin with ``name``."""
+    points = (Point(1, 2e6, 1e6, 3e6), Point(2048, 3e6))
+    series = [Series(f"{name} {index}", points, style(index)) for index in range(3)]
+    rate, batch = Axis("throughput", "images/s", zero=True), Axis("batch", ticks=(1, 2048))
+    results = [Dot(f"{name} {index}", 10.0**index, repeats=(1, 2), note="input-bound") for index in range(6)]
+    found = [Strip(f"{name} {index}", 2.0, (1.0, 3.0)) for index in range(3)]
+    return [
+        lines(name, batch, rate, series, subtitle=name, notes=[name], width=width),
+        dots(name, rate, results, subtitle=name, notes=[name], width=width),
+        histogram(name, rate, Sample(name, (1e6, 2e6, 3e6)), width=width),
+        cumulative(name, rate, [Sample(f"{name} {at}", (1e6, 2e6)) for at in range(3)], width=width),
+        strips(name, found, subtitle=name, width=width),
+    ]
+
+
+@pytest.mark.parametrize("width", [WIDTH, 580.0, NARROW])
+@pytest.mark.parametrize("name", ["short", "NVIDIA H100 80GB HBM3, 16 threads", WORDS, "W" * 200])
+def test_no_text_ends_outside_of_the_figure(name: str, width: float) -> None:
+    for figure in of_width(width, name):
+        assert figure.width == width
+        assert outside(figure) == [], figure.title
+
+
+@pytest.mark.parametrize("width", [WIDTH, NARROW])
+def test_names_of_series_and_of_results_are_complete(width: float) -> None:
+    by_line, by_value, _, by_share, _ = of_width(width, WORDS)
+    for figure in (by_line, by_value, by_share):
+        shown = " ".join(texts(figure))
+        for index in range(3):
+            assert f"{WORDS} {index}" in shown
+
+
+def test_markers_in_one_place_do_not_cover_each_other() -> None:
+    circle = Style("#0072B2", CIRCLE)
+    series = [Series(f"s{at}", (Point(1, 100), Point(4, 100 - at / 10)), circle) for at in range(3)]
+    figure = lines("t", Axis("x", ticks=(1, 4)), Axis("y", zero=True), series)
+    below = position(parsed(figure), "y", "y")
+    points = [
+        (float(one.attrib["cx"]), float(one.attrib["cy"]))
+        for one in parsed(figure).iter(f"{SVG}circle")
+        if float(one.attrib["cy"]) > below
+    ]
+    assert len(points) == 6
+    radius = 4.0
+    assert all(math.dist(one, other) >= 2 * radius for one, other in combinations(points, 2))
+    assert all(radius <= x <= WIDTH - radius for x, _ in points)
+    assert "points in one place are drawn beside each other" in texts(figure)
+
+
+def test_a_line_without_markers_has_none() -> None:
+    line = Series("ideal", (Point(1, 1), Point(2, 2)), Style("currentColor", CIRCLE, "1 4"), markers=False)
+    assert not list(parsed(lines("t", Axis("x"), Axis("y"), [line])).iter(f"{SVG}circle"))
 
 
 def test_results_are_ordered_by_value_and_not_by_name() -> None:

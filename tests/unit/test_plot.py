@@ -13,6 +13,7 @@ import pytest
 from suite.cli import main
 from suite.compare.result_row import ResultRow
 from suite.compare.settings import measured, name_of, setting_text
+from suite.contract.traits import traits_of
 from suite.figures.results import METRICS, Measured, axis_of, figures, panels
 from suite.figures.svg import Figure
 from suite.log.reader import read_result
@@ -239,6 +240,29 @@ def test_more_series_than_styles_have_several_figures(one: Measured) -> None:
     drawn = figures(found, "throughput")
     assert [figure.title.rpartition(" (")[2] for figure in drawn] == ["1 of 2)", "2 of 2)"]
     assert sum(len(figure.table.rows) for figure in drawn) == 18
+
+
+def test_many_series_of_one_point_are_no_sweep_but_rows_by_value(one: Measured) -> None:
+    found = [with_settings(one, **{"hyper.rate": str(number)}) for number in range(6)]
+    found.append(with_settings(found[0], batch=512))
+    (figure,) = figures(found, "throughput")
+    assert figure.title == "Throughput"
+    assert len(figure.table.rows) == len(found)
+    assert len({row[0] for row in figure.table.rows}) == len(found)
+
+
+def test_lines_of_one_framework_have_a_colour_each(one: Measured) -> None:
+    def colours(*changes: dict[str, Any]) -> set[str]:
+        found = [with_settings(one, batch=batch, **change) for change in changes for batch in (256, 512)]
+        (figure,) = figures(found, "throughput")
+        lines = re.findall(r'<path [^>]*stroke-linejoin="round"[^>]*>', figure.file())
+        return {shown[1] for one in lines if (shown := re.search(r'stroke="([^"]*)"', one))}
+
+    assert len(colours({"precision": "fp32"}, {"precision": "bf16"}, {"precision": "fp16"})) == 3
+    mixed = [
+        {"framework": name, "precision": kind} for name in ("pytorch", "jax") for kind in ("fp32", "bf16")
+    ]
+    assert colours(*mixed) == {traits_of("pytorch").colour, traits_of("jax").colour}
 
 
 def test_settings_are_words() -> None:
