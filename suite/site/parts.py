@@ -130,13 +130,20 @@ def value_of(metric: Metric | None) -> float | None:
     return None if metric is None or metric.value is None else float(metric.value)
 
 
-def number(metric: Metric | None, name: str, scale: float = 1.0, limit: int = 200) -> Html:
-    """A cell with one number at four significant digits; a missing one states why in its title."""
+def number(
+    metric: Metric | None, name: str, scale: float = 1.0, limit: int = 200, label: str | None = None
+) -> Html:
+    """A cell with one number at four significant digits; a missing one states why in its title.
+
+    ``label`` is as of :func:`cell`.
+    """
     value = value_of(metric)
     if value is None:
         why = metric.reason if metric is not None and metric.reason else "not measured"
-        return tag("td", tag("span", DASH, title=why[:limit]), class_="n", data_metric=name)
-    return tag("td", significant(value / scale), class_="n", data_sort=repr(value), data_metric=name)
+        shown, sort = tag("span", DASH, title=why[:limit]), None
+    else:
+        shown, sort = text(significant(value / scale)), repr(value)
+    return tag("td", shown, class_="n", data_sort=sort, data_metric=name, data_label=label)
 
 
 def scale_of(name: str) -> float:
@@ -168,19 +175,31 @@ def table(
     return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
-def plot(figure: Figure, ids: str, watermark: str = "", *, numbers: bool = True) -> Html:
-    """A figure with the table of its numbers beneath, if ``numbers``; it scrolls on a narrow screen."""
-    drawn = trusted(figure.with_watermark(watermark).inline(ids))
-    box = tag("div", drawn, class_="drawing", tabindex="0", role="group", aria_label=figure.title)
+def plot(
+    figure: Figure, ids: str, watermark: str = "", *, narrow: Figure | None = None, numbers: bool = True
+) -> Html:
+    """A figure with the table of its numbers beneath, if ``numbers``.
+
+    ``narrow`` is the same figure drawn :data:`suite.figures.svg.NARROW` px wide, which a phone shows instead: text keeps its
+    size, and nothing is beyond the edge. A figure without one must be as narrow itself.
+    """
+    boxes = [_drawing(figure, ids, watermark, "drawing" if narrow is None else "drawing wide")]
+    if narrow is not None:
+        boxes.append(_drawing(narrow, f"{ids}-narrow", watermark, "drawing narrow"))
     if not numbers:
-        return tag("figure", box, class_="plot")
+        return tag("figure", boxes, class_="plot")
     rows = [
         tag("tr", [tag("td", value, class_="n" if index else None) for index, value in enumerate(row)])
         for row in figure.table.rows
     ]
     heads = [head(name, numeric=index > 0) for index, name in enumerate(figure.table.headings)]
     shown = tag("details", tag("summary", "Numbers"), table(heads, rows, figure.title, quiet=True))
-    return tag("figure", box, shown, class_="plot")
+    return tag("figure", boxes, shown, class_="plot")
+
+
+def _drawing(figure: Figure, ids: str, watermark: str, kind: str) -> Html:
+    drawn = trusted(figure.with_watermark(watermark).inline(ids))
+    return tag("div", drawn, class_=kind)
 
 
 def _is_cell(node: Node) -> bool:
@@ -192,13 +211,16 @@ def head(label: str, *, numeric: bool = False, filtered: str = "") -> Html:
     return tag("th", label, scope="col", class_="n" if numeric else None, data_filter=filtered or None)
 
 
-def cell(value: Any, *, numeric: bool = False, sort: Any = None) -> Html:
-    """One cell of text; nothing is shown as a dash, and what is long is cut by the style sheet."""
+def cell(value: Any, *, numeric: bool = False, sort: Any = None, label: str | None = None) -> Html:
+    """One cell of text; nothing is shown as a dash, and what is long is cut by the style sheet.
+
+    ``label``: what stands before the value where a row is shown as a card, without the heading of its column.
+    """
     shown = DASH if value in (None, "") else str(value)
     # Short ASCII needs neither a limit of its width nor isolation of its direction, which slow a large table.
     plain = shown == DASH or (len(shown) <= _SHORT and shown.isascii())
     kind = "n" if numeric else None if plain else "long"
-    return tag("td", shown, class_=kind, data_sort=None if sort is None else repr(sort))
+    return tag("td", shown, class_=kind, data_sort=None if sort is None else repr(sort), data_label=label)
 
 
 def definitions(rows: Iterable[tuple[str, Node]]) -> Html:
@@ -284,7 +306,13 @@ def results_table(
     part = f"row {links.to('')}"
     rows = [kept(result, part, partial(result_row, result, links)) for result in results]
     return table(
-        heads, rows, caption, quiet=quiet, class_="results", data_filters=filters or index, data_compare=index
+        heads,
+        rows,
+        caption,
+        quiet=quiet,
+        class_="cards results",
+        data_filters=filters or index,
+        data_compare=index,
     )
 
 
@@ -300,12 +328,12 @@ def result_row(result: Result, links: Links) -> Html:
         cell(key_of(result, "framework")),
         cell(phase_of(result)),
         cell(key_of(result, "precision")),
-        cell(batch_of(result), numeric=True, sort=batch_of(result)),
-        cell(key_of(result, "devices"), numeric=True, sort=key_of(result, "devices")),
+        cell(batch_of(result), numeric=True, sort=batch_of(result), label="batch"),
+        cell(key_of(result, "devices"), numeric=True, sort=key_of(result, "devices"), label="devices"),
         cell(device_of(result)),
         number(value, "score"),
         cell(unit if unit != OOM else "out of memory"),
-        interval(low, high),
+        interval(low, high, "95 % interval"),
         tag("td", division_badge(result), f" {scale} scale" if scale == "mini" else None),
         tag("td", level_badge(result)),
         tag("td", status_badge(result)),
@@ -316,12 +344,13 @@ def result_row(result: Result, links: Links) -> Html:
     return tag("tr", cells, data_digest=result.digest, class_="gone" if result.struck else None)
 
 
-def interval(low: Metric | None, high: Metric | None) -> Html:
-    """The 95 % interval of a score."""
+def interval(low: Metric | None, high: Metric | None, label: str | None = None) -> Html:
+    """The 95 % interval of a score; ``label`` is as of :func:`cell`."""
     first, last = value_of(low), value_of(high)
     if first is None or last is None:
-        return tag("td", DASH, class_="n")
-    return tag("td", f"{significant(first)} – {significant(last)}", class_="n", data_sort=repr(first))
+        return tag("td", DASH, class_="n", data_label=label)
+    shown = f"{significant(first)} – {significant(last)}"
+    return tag("td", shown, class_="n", data_sort=repr(first), data_label=label)
 
 
 def resources_table(results: Sequence[Result], links: Links, caption: str) -> Html:
@@ -343,20 +372,21 @@ def resources_table(results: Sequence[Result], links: Links, caption: str) -> Ht
     names = [name for name, _ in columns]
     part = f"resources {links.to('')} {' '.join(names)}"
     rows = [kept(result, part, partial(_resources_row, result, links, names)) for result in shown_results]
-    return table(heads, rows, caption, class_="resources")
+    return table(heads, rows, caption, class_="cards resources")
 
 
 def _resources_row(result: Result, links: Links, columns: Sequence[str]) -> Html:
     metrics = {name: Metric(**value) for name, value in result.facts["resources"].items()}
+    labels = dict(RESOURCES)
     return tag(
         "tr",
         tag("td", link(links.result(result.digest), str(key_of(result, "workload") or DASH))),
         cell(key_of(result, "framework")),
         cell(phase_of(result)),
         cell(key_of(result, "precision")),
-        cell(batch_of(result), numeric=True, sort=batch_of(result)),
+        cell(batch_of(result), numeric=True, sort=batch_of(result), label="batch"),
         cell(device_of(result)),
-        [number(metrics.get(name), name, scale_of(name)) for name in columns],
+        [number(metrics.get(name), name, scale_of(name), label=labels[name]) for name in columns],
     )
 
 

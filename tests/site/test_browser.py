@@ -12,6 +12,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
 import suite
@@ -33,6 +34,7 @@ from tests.site.hostile import STRINGS, hostile_result
 from tests.site.pages import Page
 
 pytestmark = pytest.mark.skipif(bool(browser.MISSING), reason=browser.MISSING)
+PHONE = 390  # px: the width of its window
 SUBMISSIONS = Path(__file__).parents[2] / "submissions"
 RESULTS = len(list(SUBMISSIONS.glob("*/*/*/*/*/run.jsonl"))) + 2
 
@@ -89,6 +91,12 @@ def wide(driver: webdriver.Chrome) -> bool:
     return bool(driver.execute_script(script))
 
 
+def size(driver: webdriver.Chrome, width: int) -> None:
+    """Show pages in a window of this width; chromium's own window cannot be as narrow as a phone."""
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
 def test_pages_request_nothing_and_the_console_stays_clean(chromium: webdriver.Chrome, site: Path) -> None:
     for path in some_pages(site):
         opened(chromium, path)
@@ -96,18 +104,87 @@ def test_pages_request_nothing_and_the_console_stays_clean(chromium: webdriver.C
         assert console(chromium) == [], path
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (PHONE, "dark")])
 def test_axe_has_no_serious_finding_and_no_page_is_wider_than_its_window(
     chromium: webdriver.Chrome, site: Path, width: int, scheme: str
 ) -> None:
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    size(chromium, width)
     for path in some_pages(site)[:15]:
         opened(chromium, path)
         assert not wide(chromium), path
         assert serious(chromium) == [], path
+
+
+@pytest.fixture
+def phone(chromium: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
+    """The browser with a window as wide as that of a phone."""
+    size(chromium, PHONE)
+    yield chromium
+    size(chromium, 1280)
+
+
+# The right edges of each score that is shown and of its unit.
+SCORES = """
+    const right = cell => cell.getBoundingClientRect().right;
+    return [...document.querySelectorAll("table.results td[data-metric='score']")]
+        .filter(cell => cell.checkVisibility()).map(cell => Math.max(right(cell), right(cell.nextSibling)));
+"""
+
+
+@pytest.mark.parametrize("name", ["index.html", "workload/*", "system/*", "submitter/*"])
+def test_each_score_is_within_the_width_of_a_phone(phone: webdriver.Chrome, site: Path, name: str) -> None:
+    for path in sorted(site.glob(name)):
+        opened(phone, path)
+        found = phone.execute_script(SCORES)
+        assert len(found) == len(phone.find_elements(By.CSS_SELECTOR, "table.results tbody tr")) > 0
+        assert max(found) <= PHONE, path
+        assert not wide(phone), path
+
+
+def test_each_score_is_within_the_width_of_a_phone_without_javascript(site: Path) -> None:
+    with browser.browser(scripts=False) as driver:
+        size(driver, PHONE)
+        opened(driver, sorted((site / "workload").glob("*.html"))[0])
+        cells = driver.find_elements(By.CSS_SELECTOR, "table.results td[data-metric='score']")
+        assert cells
+        assert all(cell.is_displayed() and right_of(cell) <= PHONE for cell in cells)
+
+
+def test_cards_are_rows_of_a_table_to_a_screen_reader(phone: webdriver.Chrome, site: Path) -> None:
+    opened(phone, sorted((site / "workload").glob("*.html"))[0])
+    nodes = phone.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    roles = [node["role"]["value"] for node in nodes if not node["ignored"]]
+    for role, selector in (("row", "table.cards tbody tr"), ("cell", "table.cards tbody td")):
+        assert roles.count(role) == len(phone.find_elements(By.CSS_SELECTOR, selector)) > 0
+
+
+@pytest.mark.parametrize("width", [1280, PHONE])
+def test_each_figure_is_shown_once_within_the_window(
+    chromium: webdriver.Chrome, site: Path, width: int
+) -> None:
+    size(chromium, width)
+    for path in some_pages(site):
+        opened(chromium, path)
+        drawn = chromium.find_elements(By.CSS_SELECTOR, ".drawing svg")
+        shown = [one for one in drawn if one.is_displayed()]
+        assert len(shown) == len(chromium.find_elements(By.CSS_SELECTOR, "figure.plot")), path
+        assert all(right_of(one) <= width for one in shown), path
+    size(chromium, 1280)
+
+
+def test_a_comparison_is_within_the_width_of_a_phone(phone: webdriver.Chrome, site: Path) -> None:
+    digests = [path.stem for path in sorted((site / "r").glob("*.html"))[:8]]
+    opened(phone, site / "compare.html", f"#v=1&results={','.join(digests)}")
+    cells = phone.find_elements(By.CSS_SELECTOR, "#compare td")
+    assert len(cells) > 8
+    assert all(right_of(cell) <= PHONE for cell in cells)
+
+
+def right_of(element: WebElement) -> float:
+    """Where an element ends, in px from the left edge of the page."""
+    return float(element.rect["x"] + element.rect["width"])
 
 
 def shown_rows(driver: webdriver.Chrome) -> list[str]:

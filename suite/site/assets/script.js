@@ -242,10 +242,12 @@
       for (var i = 0; i < one.facts.length; i += 2) facts[one.facts[i]] = data.values[one.facts[i + 1]];
       return facts;
     }
-    function row(cells, first) {
+    // Cells after the first two have the name of their column too, for screens that show rows as cards.
+    function row(cells, heads) {
       var made = make("tr");
       cells.forEach(function (text, index) {
-        made.appendChild(make(index === 0 || first ? "th" : "td", text, index === 0 || first ? { scope: first ? "col" : "row" } : {}));
+        var attributes = !heads ? { scope: "col" } : index === 0 ? { scope: "row" } : index > 1 ? { "data-label": heads[index] } : {};
+        made.appendChild(make(index === 0 || !heads ? "th" : "td", text, attributes));
       });
       return made;
     }
@@ -256,12 +258,12 @@
       return box;
     }
     function tableOf(name, heads, rows) {
-      var table = make("table");
+      var table = make("table", null, { "class": "cards compared" });
       var head = make("thead");
-      head.appendChild(row(heads, true));
+      head.appendChild(row(heads, null));
       table.appendChild(head);
       var body = make("tbody");
-      rows.forEach(function (one) { body.appendChild(row(one)); });
+      rows.forEach(function (one) { body.appendChild(row(one, heads)); });
       table.appendChild(body);
       return scrolled(table, name);
     }

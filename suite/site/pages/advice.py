@@ -265,6 +265,7 @@ def _figure(advisor: Advisor, ids: str) -> Node:
     from suite.figures.frame import STYLES
     from suite.figures.lines import Point, Series, lines
     from suite.figures.results import watermark
+    from suite.figures.svg import NARROW, WIDTH
 
     group = advisor.group
     if advisor.model is None:
@@ -307,10 +308,13 @@ def _figure(advisor: Advisor, ids: str) -> Node:
         ]
     name = "processors" if over == "cpus" else "batch per device"
     horizontal = Axis(name, log=most / least > 8, ticks=tuple(measured))
-    figure = lines(
-        f"Throughput over {name}", horizontal, Axis("throughput", f"{group.unit}/s", zero=True), series,
-        subtitle=f"{group.key['framework']}, {count(first.devices, 'device')}, {first.cache} page cache",
-        notes=["intervals of measured points: 95 %"],
+    wide, narrow = (
+        lines(
+            f"Throughput over {name}", horizontal, Axis("throughput", f"{group.unit}/s", zero=True), series,
+            subtitle=f"{group.key['framework']}, {count(first.devices, 'device')}, {first.cache} page cache",
+            notes=["intervals of measured points: 95 %"], width=width,
+        )
+        for width in (WIDTH, NARROW)
     )  # fmt: skip
     across = watermark("practice" if group.key["scale"] == "mini" else "")
-    return parts.plot(figure, ids, across)
+    return parts.plot(wide, ids, across, narrow=narrow)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from suite.compare.baseline_verdict import FAST, OK, SLOW, medians
 from suite.figures.strips import Strip, strips
+from suite.figures.svg import NARROW, WIDTH
 from suite.log.units import count
 from suite.report.baseline_text import AGAINST, notes, rate_text, rows, sentences
 from suite.site import parts
@@ -139,8 +140,9 @@ def _strips(one: CheckedBaseline, known: Mapping[tuple[str, str, str], Mapping[s
         if len(others) >= _FEWEST_IN_STRIP:
             found.append(Strip(name, math.exp(series.log_rate), tuple(sorted(others))))
     about = "Higher is faster. Each machine counts once, with its median; only equal methods are compared."
-    shown = strips("This machine among other machines of its kind", found, subtitle=about)
-    return [parts.plot(shown, "strips")] if found else []
+    title = "This machine among other machines of its kind"
+    wide, narrow = (strips(title, found, subtitle=about, width=width) for width in (WIDTH, NARROW))
+    return [parts.plot(wide, "strips", narrow=narrow)] if found else []
 
 
 def _verdict(lines: Sequence[str]) -> Html:

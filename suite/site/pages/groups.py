@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from suite.figures.results import Measured, figures
+from suite.figures.svg import NARROW
 from suite.log.units import quantity
 from suite.site import parts
 from suite.site.collect import Collection, Result
@@ -50,8 +51,17 @@ def _drawn(results: Sequence[Result], ids: str) -> list[Html]:
         return []
     name = "time_to_quality" if known[0].row.group[2] == "quality" else "throughput"
     across = parts.watermark_of(known[0])
-    drawn = figures(map(as_measured, known[:_MOST_DRAWN]), name)
-    return [parts.plot(figure, f"{ids}-{number}", across) for number, figure in enumerate(drawn)]
+    return plots_of(known[:_MOST_DRAWN], name, ids, across)
+
+
+def plots_of(results: Sequence[Result], metric: str, ids: str, watermark: str) -> list[Html]:
+    """The figures of a metric of many results, each for a wide screen and for a phone."""
+    measured = [as_measured(one) for one in results]
+    drawn = zip(figures(measured, metric), figures(measured, metric, NARROW), strict=True)
+    return [
+        parts.plot(wide, f"{ids}-{number}", watermark, narrow=narrow)
+        for number, (wide, narrow) in enumerate(drawn)
+    ]
 
 
 def as_measured(result: Result) -> Measured:

@@ -10,6 +10,7 @@ from suite.figures.frame import Style, style
 from suite.figures.lines import Point, Series, lines
 from suite.figures.one_result import step_ecdf, step_histogram, step_trace
 from suite.figures.one_result import telemetry as telemetry_figure
+from suite.figures.svg import NARROW, WIDTH
 from suite.metrics.curves import TELEMETRY
 from suite.metrics.metric import Metric
 from suite.site import parts
@@ -17,6 +18,7 @@ from suite.site.collect import Result
 from suite.site.html import Html, Node, tag
 
 _HALF = 580.0  # px: two figures side by side
+_WIDTHS = (_HALF, NARROW)
 
 
 def repeats(result: Result) -> Node:
@@ -34,8 +36,9 @@ def repeats(result: Result) -> Node:
         axis = Axis("repeat", ticks=tuple(point.x for point in points))
         title, note = "Throughput of each repeat", "the vertical axis does not begin at 0"
         series = [Series("", points, style(0), line=False)]
-        figure = lines(title, axis, Axis("throughput", f"{unit}/s"), series, notes=[note], width=_HALF)
-        drawn = parts.plot(figure, "repeats", parts.watermark_of(result), numbers=False)
+        vertical = Axis("throughput", f"{unit}/s")
+        wide, narrow = (lines(title, axis, vertical, series, notes=[note], width=width) for width in _WIDTHS)
+        drawn = parts.plot(wide, "repeats", parts.watermark_of(result), narrow=narrow, numbers=False)
     caption = "Each repeat is a fresh start of all ranks"
     return tag(
         "section", tag("h2", "Repeats"), tag("div", drawn, parts.table(heads, rows, caption), class_="plots")
@@ -63,11 +66,11 @@ def steps(result: Result, details: Mapping[str, Any]) -> Node:
     if not curves["steps_ns"]:
         return tag("section", heading, tag("p", f"Not shown: {curves['steps_reason']}."))
     across = parts.watermark_of(result)
-    both = [
-        parts.plot(step_histogram(curves, width=_HALF), "steps", across),
-        parts.plot(step_ecdf(curves, width=_HALF), "ecdf", across),
-    ]
-    trace = parts.plot(step_trace(curves), "trace", across)
+    both = []
+    for ids, draw in (("steps", step_histogram), ("ecdf", step_ecdf)):
+        wide, narrow = (draw(curves, width=width) for width in _WIDTHS)
+        both.append(parts.plot(wide, ids, across, narrow=narrow))
+    trace = parts.plot(step_trace(curves), "trace", across, narrow=step_trace(curves, width=NARROW))
     return tag("section", heading, tag("div", both, class_="plots"), trace)
 
 
@@ -83,10 +86,11 @@ def curve(result: Result, details: Mapping[str, Any]) -> Node:
     series = [Series(f"run {index}", tuple(points), style(index)) for index, points in by_repeat.items()]
     last = max(one["elapsed_ns"] for one in found) / 1e9
     line = Style("currentColor", style(0).marker, "1 4")
-    series.append(Series("target", (Point(0.0, target), Point(last, target)), line))
+    series.append(Series("target", (Point(0.0, target), Point(last, target)), line, markers=False))
     axis = Axis(str(result.row.metrics["quality_target"].unit))
-    figure = lines("Quality over time", Axis("time since the first touch of the data", "s"), axis, series)
-    drawn = parts.plot(figure, "quality", parts.watermark_of(result))
+    time = Axis("time since the first touch of the data", "s")
+    wide, narrow = (lines("Quality over time", time, axis, series, width=width) for width in (WIDTH, NARROW))
+    drawn = parts.plot(wide, "quality", parts.watermark_of(result), narrow=narrow)
     return tag("section", tag("h2", "Quality"), drawn)
 
 
@@ -98,7 +102,7 @@ def telemetry(result: Result, details: Mapping[str, Any]) -> Node:
     found = curves["telemetry"]
     drawn = [
         parts.plot(
-            telemetry_figure(curves, name, width=_HALF),
+            telemetry_figure(curves, name, width=NARROW),  # small: a wide screen has three in a row
             f"telemetry-{name}".replace("_", "-"),
             parts.watermark_of(result),
         )
@@ -111,4 +115,4 @@ def telemetry(result: Result, details: Mapping[str, Any]) -> Node:
             absent.setdefault(found[name]["reason"], []).append(found[name]["label"])
     texts = [f"{', '.join(labels)} ({reason})" for reason, labels in absent.items()]
     note = tag("p", f"Not sampled: {'; '.join(texts)}.", class_="note") if texts else None
-    return tag("section", tag("h2", "Telemetry over the run"), tag("div", drawn, class_="plots"), note)
+    return tag("section", tag("h2", "Telemetry over the run"), tag("div", drawn, class_="plots small"), note)

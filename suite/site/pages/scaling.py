@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from suite.figures.scaling import scaling
+from suite.figures.svg import NARROW
 from suite.report import scaling_table
 from suite.site import parts
 from suite.site.collect import Collection, ScalingResult
@@ -78,7 +79,8 @@ def _page(one: ScalingResult) -> str:
     ]
     if one.checked is not None:
         if one.checked.figures:
-            body.append(parts.plot(scaling(one.checked), "scaling"))
+            narrow = scaling(one.checked, NARROW)
+            body.append(parts.plot(scaling(one.checked), "scaling", narrow=narrow))
         heads, rows = scaling_table.cells(one.checked)
         body.append(
             parts.table(

@@ -13,14 +13,13 @@ from dataclasses import replace
 
 from suite.compare.journal import values_of
 from suite.compare.published import Study, figures_of, study_of
-from suite.figures.results import figures
 from suite.log.units import count, significant
 from suite.report.grid import FAILED, NOT_AVAILABLE, TIMED_OUT, GridEntry, entry_of
 from suite.report.sweep_table import PUBLISHED, SweepRow, SweepTable, heading, notes
 from suite.site import parts
 from suite.site.collect import Collection, Result
 from suite.site.html import Html, Node, tag
-from suite.site.pages.groups import as_measured
+from suite.site.pages.groups import plots_of
 from suite.site.shell import page
 from suite.site.sweeps import JournalCell, JournalSweep
 
@@ -147,9 +146,7 @@ class _Made:
         scored = [one for one in known if parts.value_of(parts.score(one)[0]) is not None]
         if not 1 <= len(axes) <= 2 or len(scored) < 2:
             return []
-        drawn = figures(map(as_measured, known), "throughput")
-        across = parts.watermark_of(known[0])
-        return [parts.plot(figure, f"sweep-{number}", across) for number, figure in enumerate(drawn)]
+        return plots_of(known, "throughput", "sweep", parts.watermark_of(known[0]))
 
     def _cells(self) -> Html:
         """One row for each cell: its options that vary, its outcome, its throughput, published figures."""
