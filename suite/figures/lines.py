@@ -146,7 +146,7 @@ def lines(
         parts.append(label(left + 12, bottom - 12, "no values"))
     axis, bottom = frame.horizontal_axis(horizontal, bottom, width)
     notes = [*notes, *_cut_notes(points, top, y)]
-    notes += ["points in one place are drawn beside each other"] if beside else []
+    notes += ["points at one position are drawn beside each other"] if beside else []
     below, bottom = frame.footnotes(notes, bottom, width)
     names = ", ".join(one.name for one in series if one.name)
     what = f"{y.heading} over {x.heading}"
@@ -211,7 +211,7 @@ def _beside(
     """The x in px of points that are moved sideways, by the index of the series and of the point.
 
     Markers of one x that would cover each other stand beside each other, in the order of the series: around
-    their place or, near an end of the axis, within the figure.
+    their position or, near an end of the axis, within the figure.
     """
     columns: dict[float, list[tuple[float, int, int]]] = {}
     for at, one in enumerate(series):
@@ -230,9 +230,9 @@ def _beside(
             half = _BESIDE * (len(cluster) - 1) / 2
             first, last = horizontal.start - frame.PAD + _BESIDE / 2, right - _BESIDE / 2
             start = max(first, min(horizontal.at(x) + half, last) - 2 * half)
-            for place, (_, at, index) in enumerate(sorted(cluster, key=lambda found: found[1:])):
+            for nth, (_, at, index) in enumerate(sorted(cluster, key=lambda found: found[1:])):
                 if len(cluster) > 1:
-                    moved[at, index] = start + _BESIDE * place
+                    moved[at, index] = start + _BESIDE * nth
     return moved
 
 
@@ -241,7 +241,7 @@ def _draw(
 ) -> str:
     """Line, intervals and markers of a series; a point between interruptions has a marker in any case.
 
-    ``moved``: the x in px of points, by their index, that do not stand in their place.
+    ``moved``: the x in px of points, by their index, that stand beside their position.
     """
     horizontal, vertical = scales
     size = _MARKER if len(one.known) <= _MANY else 3.0

@@ -201,8 +201,8 @@ def _unit(results: Sequence[Measured], name: str) -> str:
 def axis_of(panel: Panel, metric: str) -> str:
     """The setting that is the horizontal axis: the one that the longest series vary; empty if none does.
 
-    Most results must lie on these lines. Points of many series at few places are no sweep: nobody could tell
-    them from each other, while each has a row of its own among results ordered by value.
+    Most results must lie on these lines. Many series of one point each are no sweep: their points would
+    cover each other, while each result has a row of its own where results are ordered by value.
     """
     known = sum(_value(one, metric) is not None for one in panel.results)
     best, most = "", max(1, known // 2)
@@ -276,7 +276,7 @@ def _sweep(panel: Panel, asked: Shown, axis: str, latency: bool, width: float) -
     parts = [groups[start : start + len(STYLES)] for start in range(0, len(groups), len(STYLES))]
     drawn = []
     for number, part in enumerate(parts, 1):
-        # Where all lines are of one framework its colour tells nothing: each has a colour of its own.
+        # Where all lines are of one framework its colour says nothing: each has a colour of its own.
         one_framework = len(part) > 1 and len({framework_of(some[0]) for some in part}) == 1
         series = []
         for index, some in enumerate(part):

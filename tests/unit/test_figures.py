@@ -230,7 +230,7 @@ def test_names_of_series_and_of_results_are_complete(width: float) -> None:
             assert f"{WORDS} {index}" in shown
 
 
-def test_markers_in_one_place_do_not_cover_each_other() -> None:
+def test_markers_at_one_position_do_not_cover_each_other() -> None:
     circle = Style("#0072B2", CIRCLE)
     series = [Series(f"s{at}", (Point(1, 100), Point(4, 100 - at / 10)), circle) for at in range(3)]
     figure = lines("t", Axis("x", ticks=(1, 4)), Axis("y", zero=True), series)
@@ -244,7 +244,7 @@ def test_markers_in_one_place_do_not_cover_each_other() -> None:
     radius = 4.0
     assert all(math.dist(one, other) >= 2 * radius for one, other in combinations(points, 2))
     assert all(radius <= x <= WIDTH - radius for x, _ in points)
-    assert "points in one place are drawn beside each other" in texts(figure)
+    assert "points at one position are drawn beside each other" in texts(figure)
 
 
 def test_a_line_without_markers_has_none() -> None:
