@@ -180,8 +180,8 @@ def plot(
 ) -> Html:
     """A figure with the table of its numbers beneath, if ``numbers``.
 
-    ``narrow``: the same figure of the width NARROW (:mod:`suite.figures.svg`), which a phone shows instead, so
-    that text keeps its size and nothing is beyond the edge. A figure without one must be as narrow itself.
+    ``narrow``: the same figure of the width NARROW (:mod:`suite.figures.svg`), which a phone shows instead:
+    text keeps its size, and nothing is beyond the edge. A figure without one must be as narrow itself.
     """
     boxes = [_drawing(figure, ids, watermark, "drawing" if narrow is None else "drawing wide")]
     if narrow is not None:
