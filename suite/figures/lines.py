@@ -244,7 +244,7 @@ def _draw(
     ``moved``: the x in px of points, by their index, that stand beside their position.
     """
     horizontal, vertical = scales
-    size = _MARKER if len(one.known) <= _MANY else 3.0
+    marked, size = one.marked, _MARKER if len(one.known) <= _MANY else 3.0
     pieces: list[list[tuple[float, float]]] = [[]]
     markers, intervals = [], []
     for index, point in enumerate(one.points):
@@ -255,7 +255,7 @@ def _draw(
             continue
         x, y = moved.get(index, horizontal.at(point.x)), vertical.at(point.y)
         pieces[-1].append((x, y))
-        if one.marked:
+        if marked:
             markers.append(described(frame.marker(one.style, x, y, size), _words(one, point, axes)))
         if point.low is not None and point.high is not None:
             low, high = vertical.at(point.low), vertical.at(point.high)
@@ -263,7 +263,7 @@ def _draw(
         if point.y > top:
             markers.append(frame.marker(Style(one.style.colour, frame.TRIANGLE), x, y + 4, 3))
     for piece in pieces:
-        if one.markers and not one.marked and (len(piece) == 1 or not one.line):
+        if one.markers and not marked and (len(piece) == 1 or not one.line):
             markers += [frame.marker(one.style, x, y, 2.0) for x, y in piece]
     drawn = [piece for piece in pieces if len(piece) > 1] if one.line else []
     if not drawn:
@@ -274,7 +274,7 @@ def _draw(
         "path",
         d=path,
         fill="none",
-        stroke_width="1.8" if one.marked else "1.2",
+        stroke_width="1.8" if marked else "1.2",
         stroke_linejoin="round",
         **how,
     )

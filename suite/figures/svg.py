@@ -223,6 +223,8 @@ def wrapped(value: object, width: float, size: float = SIZE, most: int = 3) -> l
 
 def _broken(word: str, width: float, size: float) -> list[str]:
     """A word as parts that are at most ``width`` px wide, of at least one character each."""
+    if width_of(word, size) <= width:
+        return [word]
     parts, left = [""], width
     for character in word:
         taken = size * _width(character)
