@@ -17,7 +17,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Results": {
         "check": "check results against the rules",
-        "summary": "tabulate results and submissions",
+        "summary": "tabulate results",
         "compare": "compare results, or one with its history: differences, ratio, interval",
         "advise": "show which machine is enough, by measured and predicted speed, and what to measure next",
         "plot": "draw results and sweeps, step times or telemetry",

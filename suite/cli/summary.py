@@ -2,6 +2,7 @@
 
 In a terminal each table has one division, one kind of data and one mode; what all its rows share is said
 once, and what differs is a column. CSV is one table: a row per result, or per repeat (csv-repeats).
+Without a path, all results of this checkout are shown; one line counts the submissions beside them.
 
 Exit codes: 0; 2 a path does not exist or cannot be written, or the checker failed for a result, whose row
 states it.
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from suite.compare.result_row import ResultRow
     from suite.report.summary import Table
 
-_FOLDERS = ("results", "submissions")
+_RESULTS, _SUBMISSIONS = Path("results"), Path("submissions")
 _OF_GROUP = ("division", "data", "mode")
 _OF_KEY = ("workload", "framework", "phase", "precision", "scale")
 _FILES = {
@@ -36,9 +37,10 @@ _FILES = {
 def main(args: argparse.Namespace) -> int:
     """Print or write the tables; the exit code as above."""
     from suite.compare.result_row import checked_folders
+    from suite.log.units import count
     from suite.report import summary
 
-    paths = list(args.result) or [Path(name) for name in _FOLDERS if Path(name).is_dir()]
+    paths, submitted = (list(args.result), 0) if args.result else _default_folders()
     absent = [path for path in paths if not path.exists()]
     if absent:
         raise UsageError(
@@ -60,7 +62,25 @@ def main(args: argparse.Namespace) -> int:
         print_tables(tables)
     else:
         sys.stdout.write(_text(args.format, tables, rows))
+    if submitted:
+        where = sys.stdout if args.format == "text" and args.out is None else sys.stderr
+        shown = f"`make summary RESULT={_SUBMISSIONS}` shows them"
+        print(f"not shown: {count(submitted, 'submitted result')} in {_SUBMISSIONS}/; {shown}", file=where)
     return _code(known.values())
+
+
+def _default_folders() -> tuple[list[Path], int]:
+    """The results of this checkout and their submissions, and the number of all other submissions.
+
+    A result that was submitted is shown as submitted: its submitter may have withdrawn it.
+    """
+    from suite.compare.result_row import result_folders
+
+    results = list(result_folders([_RESULTS]))
+    names = {folder.name for folder in results}
+    submitted = list(result_folders([_SUBMISSIONS]))
+    shown = [folder for folder in submitted if folder.name in names]
+    return [*results, *shown], len(submitted) - len(shown)
 
 
 def _text(output_format: str, tables: tuple[Table, ...], rows: Mapping[Path, ResultRow]) -> str:

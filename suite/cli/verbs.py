@@ -142,7 +142,7 @@ _ALL = (
     Verb(
         "summary", "suite.cli.summary", (
             positional(
-                RESULT, help="results, or folders of them (default: results and submissions)", many=True,
+                RESULT, help="results, or folders of them (default: results)", many=True,
                 required=False,
             ),
             format_of("text", "csv", "csv-repeats", "json", "md"),

@@ -266,3 +266,35 @@ def test_summary_finds_results_and_submissions(
     tables = json.loads(capsys.readouterr().out)["tables"]
     assert [len(table["results"]) for table in tables] == [1]
     assert main(["summary", str(tmp_path / "absent")]) == 2
+
+
+def test_summary_without_a_path_shows_this_checkouts_results_and_counts_the_submissions(
+    good: Path,
+    tree: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The results come first and complete, however many submissions there are."""
+    monkeypatch.chdir(tmp_path)
+    command = "`make summary RESULT=submissions` shows them"
+    not_shown = f"not shown: 1 submitted result in submissions/; {command}\n"
+    capsys.readouterr()
+    assert main(["summary"]) == 0
+    assert capsys.readouterr().out == f"No results found.\n{not_shown}"
+    later = write_good(tmp_path / "results", Good(run_hex="0a1b2c3e"))
+    assert main(["summary"]) == 0
+    out = capsys.readouterr().out
+    assert "1 result\n" in out
+    assert later.name[-8:] in out
+    assert ORG not in out
+    assert out.endswith(not_shown)
+    assert main(["summary", "--format", "csv"]) == 0
+    both = capsys.readouterr()
+    assert len(both.out.splitlines()) == 2
+    assert both.err == not_shown
+    shutil.copytree(good, tmp_path / "results" / good.name)
+    assert main(["summary", "--format", "csv"]) == 0
+    both = capsys.readouterr()
+    assert f",{ORG},Example Box 1," in both.out  # a submitted result is shown as submitted
+    assert both.err == ""
