@@ -183,15 +183,30 @@ def test_busy_foreign_process_is_named_without_processes_of_the_suite(tmp_path: 
 
 def test_datasets_of_the_workload_are_checked(tmp_path: Path) -> None:
     named = states(data.datasets(subject(workload="ncf", data_root=tmp_path)))
-    assert named == {"data ncf reference": WARN, "data ncf mini": OK}
-    assert set(states(data.datasets(subject(data_root=tmp_path))).values()) == {OK, SKIP}
+    assert named == {"data ml-1m": WARN, "data mini": OK}
     assert list(tmp_path.iterdir()) == []
     broken = tmp_path / "ml-1m-mini"
     broken.mkdir()
     (broken / ".verified.json").write_text("{}")
     check = list(data.datasets(subject(workload="ncf", data_root=tmp_path)))[1]
-    assert check.state == FAIL
+    assert (check.name, check.state) == ("data ml-1m-mini", FAIL)
     assert f"remove {broken}" in check.fix
+
+
+def test_each_dataset_is_one_check_that_names_its_workloads(tmp_path: Path) -> None:
+    (tmp_path / "ptb-mini").mkdir()
+    checks = {check.name: check for check in data.datasets(subject(data_root=tmp_path))}
+    official = ("imagenet", "cifar-10", "coco-2017", "wmt16", "ptb", "ml-1m", "text8")
+    assert set(checks) == {*(f"data {name}" for name in official), "data mini"}
+    users = "alexnet, googlenet, inception_v3, resnet152, resnet50, vgg16"
+    assert checks["data imagenet"].found == f"for {users}: not in {tmp_path / 'imagenet'}"
+    assert checks["data imagenet"].fix.startswith("make data WORKLOAD=resnet50 FROM=path (")
+    assert checks["data ml-1m"].fix == "make data WORKLOAD=ncf (FROM=path: your copy), or DATA=synthetic"
+    assert {check.state for name, check in checks.items() if name != "data mini"} == {SKIP}
+    generated = "cifar-10-mini, ml-1m-mini, text8-mini: generated when first needed"
+    mini = checks["data mini"]
+    assert mini.state == OK
+    assert mini.found.endswith(f"{generated}; ptb-mini: present; the first run verifies it")
 
 
 # Reports
@@ -246,7 +261,7 @@ def test_doctor_command_runs_without_a_container(tmp_path: Path, capsys: pytest.
     out = capsys.readouterr().out
     names = [case.get("name") for case in ET.parse(file).getroot().iter("testcase")]
     assert len(names) == len(set(names))
-    assert {"python", "make", "start", "allocation", "data ncf mini"} <= set(names)
+    assert {"python", "make", "start", "allocation", "data mini"} <= set(names)
     failed = [line for line in out.splitlines() if line.startswith("fail")]
     assert code == bool(failed)
     assert f"{len(failed)} failed" in out.splitlines()[-1]
