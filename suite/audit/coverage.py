@@ -6,7 +6,7 @@ not entries, because they have neither precision nor model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -17,12 +17,15 @@ from suite.checker.verdict import prepare
 from suite.common.support import unsupported
 from suite.contract import BENCHMARK, Key
 from suite.contract.traits import framework_names
+from suite.log.safe import folded
+from suite.report.cells import aligned
 from suite.rules import Rules
 from suite.sandbox.sandbox import LimitsError, Sandbox
 from suite.submissions import package as submission
 from suite.workloads import frameworks, names, specification
 
 DONE, MISSING, IMPOSSIBLE = "done", "missing", "impossible"
+_LONGEST = 1000  # characters of a reason
 _ORDER = (DONE, MISSING, IMPOSSIBLE)
 _GPU = "cuda:0"  # closed is at reference scale, in a container, on an accelerator
 _PLATFORM = "linux/amd64"
@@ -158,10 +161,10 @@ def as_dict(found: Iterable[CoverageEntry], submitter: str, rules: Rules) -> dic
     }
 
 
-def lines(found: Iterable[CoverageEntry]) -> Iterator[str]:
-    """The counts and what makes most entries possible, then a table.
+def lines(found: Iterable[CoverageEntry], width: int | None = None) -> Iterator[str]:
+    """The counts and what makes most entries possible, then a table; all safe to print, in ``width`` columns.
 
-    The table joins precisions of equal outcome and reason.
+    The table joins phases and precisions of equal outcome. Its notes, ids of runs and reasons, follow.
     """
     rows = list(found)
     counts = ", ".join(f"{sum(row.status == status for row in rows)} {status}" for status in _ORDER)
@@ -169,26 +172,42 @@ def lines(found: Iterable[CoverageEntry]) -> Iterator[str]:
     without = [row for row in rows if any(reason.startswith("IMG-") for reason in row.reasons)]
     if without:
         lacking = ", ".join(sorted({row.framework for row in without}))
-        yield (
+        yield from folded(
             f"{len(without)} entries ({lacking}) lack a container image whose digests the rules contain. "
             "To supply them on a machine with a network: `make image-lock` reads the digests of the base "
             "images (IMG-009), `make images` builds the pairs, and `make image-publish` records their layers "
-            "(IMG-006); then commit rules/ (docs/containers.md)"
+            "(IMG-006); then commit rules/ (docs/containers.md)",
+            width,
+            _LONGEST,
         )
-    grouped: dict[tuple[Any, ...], list[str]] = {}
-    for row in rows:
-        group = (row.workload, row.framework, row.phase, row.status, row.reasons, row.runs)
-        grouped.setdefault(group, []).append(row.precision)
-    table = [
-        (workload, framework, phase, ", ".join(precisions), status, "; ".join((*runs, *reasons)))
-        for (workload, framework, phase, status, reasons, runs), precisions in grouped.items()
-    ]
-    widths = [max(len(row[at]) for row in table) for at in range(5)] if table else []
-    for line in table:
-        yield "  ".join(
-            [*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[5]]
-        ).rstrip()
+    notes: dict[str, str] = {}
+    for note in (note for row in rows for note in (*row.runs, *row.reasons)):
+        notes.setdefault(note, f"[{len(notes) + 1}]")
+    yield from aligned(_table(rows, notes), width=width)
+    for note, number in notes.items():
+        yield from folded(f"{number} {note}", width, _LONGEST)
     if all(row.status == DONE for row in rows):
         yield "complete; the rules define no overall score, so none is named"
     else:
         yield "overall score: none: a part of the entries would be a selection"
+
+
+def _table(rows: Sequence[CoverageEntry], notes: Mapping[str, str]) -> Iterator[Sequence[str]]:
+    """The heads, and a row for each workload, framework and outcome."""
+    yield "workload", "framework", "phases", "precisions", "outcome", "notes"
+    by_phase: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        numbers = " ".join(notes[note] for note in (*row.runs, *row.reasons))
+        group = (row.workload, row.framework, row.phase, row.status, numbers)
+        by_phase.setdefault(group, []).append(row.precision)
+    joined: dict[tuple[str, ...], list[str]] = {}
+    for (workload, framework, phase, *outcome), members in by_phase.items():
+        every = {row.precision for row in rows if row.workload == workload}
+        joined.setdefault((workload, framework, _joined(members, every), *outcome), []).append(phase)
+    every = {row.phase for row in rows}
+    for (workload, framework, precisions, *outcome), members in joined.items():
+        yield workload, framework, _joined(members, every), precisions, *outcome
+
+
+def _joined(members: Sequence[str], every: set[str]) -> str:
+    return "all" if set(members) == every else ", ".join(members)

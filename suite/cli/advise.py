@@ -34,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
     from suite.advice.goal import GoalError, read_goal, read_grid
     from suite.advice.prices import PriceError, read_prices
     from suite.advice.report import answer_of
-    from suite.cli.compare import text_width
+    from suite.cli.terminal import text_width
     from suite.log.safe import safe
     from suite.report.compare_text import to_markdown, to_text
 

@@ -16,30 +16,30 @@ from suite.cli.guard import UsageError
 
 def main(args: argparse.Namespace) -> int:
     """Check the tree at ``args.submissions`` and print what is found."""
+    from suite.cli.terminal import text_width
     from suite.submissions.text import check_all
 
     if not args.submissions.is_dir():
         raise UsageError(f"expected a folder of submissions, found none at {args.submissions}")
-    code = check_all(args.submissions, strict=args.strict)
-    rejected = _check_sets(args.submissions)
+    width = text_width()
+    code = check_all(args.submissions, strict=args.strict, width=width)
+    rejected = _check_sets(args.submissions, width)
     return 1 if rejected and code != 2 else code
 
 
-def _check_sets(root: Path) -> bool:
+def _check_sets(root: Path, width: int | None) -> bool:
     """Check the scaling sets under ``root`` and print what is found; whether a finding rejects."""
     from suite.compare.submitted_sets import check_submitted_sets
     from suite.log.safe import safe
     from suite.log.units import count
-    from suite.submissions.text import finding_line
+    from suite.submissions.text import print_findings
 
     sets, stray = check_submitted_sets(root)
     findings = [
         (safe(one.folder.relative_to(root).as_posix()), found) for one in sets for found in one.findings
     ]
     findings += [("", found) for found in stray]
-    for where, found in findings:
-        if found.severity != "info":
-            print(finding_line(found, where))
+    print_findings(findings, width)
     rejects = sum(found.severity == "reject" for _, found in findings)
     withdrawn = sum(one.withdrawn for one in sets)
     if sets or stray:

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -230,19 +228,13 @@ def _report_refusal(args: argparse.Namespace, error: Exception, code: int) -> in
 
 def show(args: argparse.Namespace, parts: Sequence[Block], value: dict[str, Any]) -> None:
     """Print the comparison in the requested format."""
+    from suite.cli.terminal import text_width
     from suite.report.compare_text import to_markdown, to_text
 
     if args.format == "json":
         print(json.dumps(value, indent=2, allow_nan=False))
     else:
         sys.stdout.write(to_markdown(parts) if args.format == "md" else to_text(parts, text_width()))
-
-
-def text_width() -> int | None:
-    """The columns of the terminal, or of the variable COLUMNS; None in a file or pipe."""
-    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
-        return shutil.get_terminal_size().columns
-    return None
 
 
 def gate_code(gate: Gate | None) -> int:

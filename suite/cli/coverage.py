@@ -17,6 +17,7 @@ def main(args: argparse.Namespace) -> int:
     """Print the coverage; returns 0."""
     from suite.audit import coverage
     from suite.audit.judgement import AUDIT_TASKS
+    from suite.cli.terminal import text_width
     from suite.containers.images.inside import code_digest
     from suite.log.safe import safe
     from suite.rules import LATEST, load
@@ -35,6 +36,6 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(coverage.as_dict(cells, args.submitter, rules), indent=2))
     else:
-        for line in coverage.lines(cells):
-            print(safe(line, 1000))
+        for line in coverage.lines(cells, text_width()):
+            print(line)
     return 0

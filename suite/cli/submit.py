@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> int:
             _submit_result(args)
     except submission.Rejected as rejected:
         for found in rejected.findings:
-            print(finding_line(found, ""), file=sys.stderr)
+            print(finding_line(found), file=sys.stderr)
         print(f"submit: {rejected}", file=sys.stderr)
         return 1
     except OSError as error:

@@ -26,7 +26,7 @@ def main(args: argparse.Namespace) -> int:
         record = submission.load_accepted(args.result)
     except submission.Rejected as rejected:
         for found in rejected.findings:
-            rejected.add_note(finding_line(found, ""))
+            rejected.add_note(finding_line(found))
         raise
     missing: tuple[str, ...] = ()
     try:

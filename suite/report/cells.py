@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import html
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from suite.contract import INDEPENDENT
-from suite.log.safe import LIMIT, safe
+from suite.log.safe import LIMIT, foldable, safe
 from suite.log.units import count
-
-_COMMAND = re.compile(r":(?=:)|#(?=#)")
 
 
 def aligned(rows: Iterable[Iterable[str]], limit: int = LIMIT, width: int | None = None) -> list[str]:
@@ -37,8 +34,11 @@ def _folded(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for _ in rows[0]:
-        table.add_column(overflow="fold")
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    least = [max(len(word) for cell in column for word in cell.split() or [""]) for column in columns]
+    for columns_of in narrowed(widths, least, width - 2 * (len(columns) - 1)):
+        table.add_column(overflow="fold", width=columns_of)
     for row in rows:
         table.add_row(*map(Text, row))
     out = io.StringIO()
@@ -46,13 +46,14 @@ def _folded(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
-def foldable(value: object, limit: int = LIMIT) -> str:
-    """Text that is safe to print even if a line is folded anywhere in it.
-
-    :func:`suite.log.safe.safe` escapes a command to a continuous-integration service at the start of a text
-    only; folding may put any part of the text at the start of a line.
-    """
-    return _COMMAND.sub(lambda found: f"\\x{ord(found[0]):02x}", safe(value, limit))
+def narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> Sequence[int | None]:
+    """``widths`` of columns, reduced to ``room`` in total; None if ``least``, for whole words, is more."""
+    if sum(least) > room:
+        return [None] * len(widths)
+    found = list(widths)
+    while sum(found) > room:
+        found[max(range(len(found)), key=lambda at: found[at] - least[at])] -= 1
+    return found
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Iterable[str]], limit: int = LIMIT) -> list[str]:

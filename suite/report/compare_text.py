@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +15,12 @@ from suite.compare.compare import (
     MetricComparison,
 )
 from suite.compare.ratio import FAILS, HOLDS, Ratio
-from suite.log.safe import safe
+from suite.log.safe import folded
 from suite.log.units import quantity
-from suite.report.cells import aligned, escaped, foldable, markdown_table
+from suite.report.cells import aligned, escaped, markdown_table
 
 _SHORT_CELL, _LONG_CELL = 44, 300  # characters
 _TITLE = 400
-_NARROWEST = 40  # columns
 _PAIRED = "paired: repeat r of A and repeat r of B ran one after the other on one machine (interleaved)"
 _UNPAIRED = "not paired: the repeats of A and B did not run interleaved on one machine"
 _MAX_DIFFERENCES = 100  # per group: a forged log may have thousands
@@ -148,22 +146,13 @@ def to_text(parts: Sequence[Block], width: int | None = None) -> str:
     lines: list[str] = []
     for part in parts:
         if isinstance(part, Heading):
-            lines += ["", *_folded(part.text, width)]
+            lines += ["", *folded(part.text, width, _TITLE)]
         elif isinstance(part, TextLine):
-            lines += _folded(part.text, width)
+            lines += folded(part.text, width, _TITLE)
         else:
             inner = None if width is None else width - 2
             lines += [f"  {line}".rstrip() for line in aligned((part.heads, *part.rows), _LONG_CELL, inner)]
     return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def _folded(text: str, width: int | None) -> list[str]:
-    """``text`` in lines of at most ``width`` columns, the later ones indented."""
-    if width is None:
-        return [safe(text, _TITLE)]
-    return textwrap.wrap(
-        foldable(text, _TITLE), max(width, _NARROWEST), subsequent_indent="   ", break_on_hyphens=False
-    )
 
 
 def to_markdown(parts: Sequence[Block]) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from suite.compare.input_bound import input_bounds
 from suite.contract import CONVERSION, LOAD
+from suite.log.safe import foldable
 from suite.log.units import count, significant
-from suite.report.cells import foldable, ranks_text
+from suite.report.cells import narrowed, ranks_text
 from suite.report.table import show
 
 if TYPE_CHECKING:
@@ -238,16 +239,12 @@ def _with_footnotes(
 
 def _widths(
     table: Table, settings: Sequence[_Setting], figures: Sequence[_Figure], width: int
-) -> list[int | None]:
+) -> Sequence[int | None]:
     """The widths of the settings' columns beside the figures; None: there is no room for whole words."""
     room = width - sum(_width_of(one, table) for one in figures)
     least = [_least(one, table) for one in settings]
     found = [_width(one.head, [one.value(row) for row in table.rows]) - _GAP for one in settings]
-    if sum(least) + _GAP * len(least) > room:
-        return [None] * len(settings)
-    while sum(found) + _GAP * len(found) > room:
-        found[max(range(len(found)), key=lambda at: found[at] - least[at])] -= 1
-    return list(found)
+    return narrowed(found, least, room - _GAP * len(least))
 
 
 def _least(setting: _Setting, table: Table) -> int:

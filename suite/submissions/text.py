@@ -3,44 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from suite.log.finding import Finding
-from suite.log.safe import safe
+from suite.log.safe import folded, safe
 from suite.submissions import package as submission
 
-_LONGEST = 1000  # characters of a withdrawn result with its reason
+_LONGEST = 1500  # characters of a finding, a withdrawn result with its reason, or a fault
 
 
-def check_all(root: Path, *, strict: bool = False) -> int:
-    """Check all submissions under ``root``, print the findings, and return the exit code.
+def check_all(root: Path, *, strict: bool = False, width: int | None = None) -> int:
+    """Check all submissions under ``root``, print what is found in ``width`` columns; the exit code.
 
     0, 1 or (with ``strict``) 3 as in ``suite check``; 2 where the checker itself failed over a submission,
     which then has no verdict.
     """
     entries, about_tree = submission.check_tree(root)
-    findings = [(entry.folder, found) for entry in entries for found in entry.findings]
-    for folder, found in findings:
-        if found.severity != "info":
-            print(finding_line(found, safe(folder.relative_to(root).as_posix())))
-    for found in about_tree:
-        if found.severity != "info":
-            print(finding_line(found, ""))
+    findings = [
+        (safe(entry.folder.relative_to(root).as_posix(), _LONGEST), found)
+        for entry in entries
+        for found in entry.findings
+    ]
+    findings += map(_with_folder, about_tree)
+    print_findings(findings, width)
     withdrawn = [entry for entry in entries if entry.withdrawal is not None]
     for entry in withdrawn:
-        print(safe(f"{entry.folder.relative_to(root).as_posix()}: {entry.withdrawal}", _LONGEST))
+        _print(f"{entry.folder.relative_to(root).as_posix()}: {entry.withdrawal}", width)
     faults = [entry.fault for entry in entries if entry.fault is not None]
     for fault in faults:
-        print(f"no verdict: {fault}")
-    every = [found for _, found in findings] + about_tree
+        _print(f"no verdict: {fault}", width)
+    every = [found for _, found in findings]
     rejects = sum(found.severity == "reject" for found in every)
     flags = sum(found.severity == "flag" for found in every)
-    print(
-        f"{len(entries)} submitted results under {root}: {rejects} rejecting findings, {flags} flags"
-        + (f", {len(withdrawn)} withdrawn" if withdrawn else "")
-    )
+    counts = f"{len(entries)} submitted results under {root}: {rejects} rejecting findings, {flags} flags"
+    _print(counts + (f", {len(withdrawn)} withdrawn" if withdrawn else ""), width)
     if informing := Counter(found.rule for found in every if found.severity == "info"):
-        print("information: " + ", ".join(f"{count} of {rule}" for rule, count in sorted(informing.items())))
+        counts = ", ".join(f"{count} of {rule}" for rule, count in sorted(informing.items()))
+        _print(f"information: {counts}", width)
     levels = Counter(entry.assurance.level for entry in entries if entry.assurance is not None)
     print(
         "assurance: " + (", ".join(f"{count} at {name}" for name, count in sorted(levels.items())) or "none")
@@ -53,10 +55,29 @@ def check_all(root: Path, *, strict: bool = False) -> int:
     return 3 if strict and flags else 0
 
 
-def finding_line(found: Finding, folder: str) -> str:
+def print_findings(findings: Iterable[tuple[str, Finding]], width: int | None) -> None:
+    """Print those that are not for information only, each under its folder, in ``width`` columns."""
+    shown = sorted((one for one in findings if one[1].severity != "info"), key=lambda one: one[0])
+    for folder, group in groupby(shown, key=lambda one: one[0]):
+        if folder:
+            print(f"{folder}:")
+        for _, found in group:
+            _print(("  " if folder else "") + finding_line(found), width)
+
+
+def _print(text: str, width: int | None) -> None:
+    print(*folded(text, width, _LONGEST), sep="\n")
+
+
+def _with_folder(found: Finding) -> tuple[str, Finding]:
+    """The path that the location of a finding about the tree begins with, and the finding without it."""
+    folder, _, within = found.location.partition(", ")
+    return (safe(folder, _LONGEST), replace(found, location=within)) if within else ("", found)
+
+
+def finding_line(found: Finding) -> str:
     """One finding as a line of text, safe to print."""
-    where = f"{folder}: {found.location}" if folder else found.location
     return (
-        f"{found.rule} {found.severity} {safe(where, 240)}: expected {safe(found.expected)}, "
+        f"{found.rule} {found.severity} {safe(found.location, 240)}: expected {safe(found.expected)}, "
         f"found {safe(found.found)}; {safe(found.fix, 240)}"
     )

@@ -172,7 +172,7 @@ def _outcome(faults: Iterable[Breach]) -> str:
 
 def _printed(faults: Iterable[Breach]) -> None:
     for fault in faults:
-        _plain(finding_line(finding_of(fault), "here"))
+        _plain(finding_line(finding_of(fault)))
 
 
 def _plain(text: str) -> None:

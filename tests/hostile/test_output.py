@@ -21,7 +21,6 @@ from suite.cli.check import print_verdict
 from suite.compare.result_row import ResultRow, row_of
 from suite.figures.results import Measured, figures
 from suite.log.reader import read_result
-from suite.log.safe import safe
 from suite.report import grid, markdown, summary, summary_text, table
 from suite.rules.schemas import schemas_for
 from suite.submissions import system
@@ -125,7 +124,7 @@ def test_outputs_escape_hostile_logs(text: str, good: Good, tmp_path: Path) -> N
     harmless_on_a_terminal(out.getvalue())
     harmless_on_a_terminal(plain_table(folder))
     for found in verdict.findings:
-        harmless_on_a_terminal(submission_text.finding_line(found, safe(text)))
+        harmless_on_a_terminal(submission_text.finding_line(found))
     assert json.dumps(verdict.as_dict()).isprintable()
     rows = summary.tables_of([row_of(folder)])
     check_csv([summary.to_csv(rows)])
@@ -221,7 +220,7 @@ def test_figures_escape_hostile_text(text: str, row: ResultRow) -> None:
 
 
 def test_submission_commands_escape_hostile_descriptions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """check-submissions, and submit, over system.json files with hostile text in every field."""
     root = tmp_path / "submissions"
@@ -234,10 +233,12 @@ def test_submission_commands_escape_hostile_descriptions(
         assert main(["submit", "--result", str(folder), "--submitter", "an-org"]) in (1, 2)
         printed = capsys.readouterr()
         harmless_on_a_terminal(printed.out + printed.err)
-    assert main(["check-submissions", str(root)]) == 1
-    shown = capsys.readouterr().out
-    harmless_on_a_terminal(shown)
-    assert shown.count("SUBM-004") > len((*POISONS, *REFUSED))
+    for width in ("", "40", "80"):
+        monkeypatch.setenv("COLUMNS", width)
+        assert main(["check-submissions", str(root)]) == 1
+        shown = capsys.readouterr().out
+        harmless_on_a_terminal(shown)
+        assert shown.count("SUBM-004") > len((*POISONS, *REFUSED))
 
 
 @pytest.mark.parametrize("text", REFUSED)

@@ -110,6 +110,25 @@ def test_coverage_says_first_how_to_supply_digests(
     assert not [line for line in coverage.lines(ready) if "image-lock" in line]
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_table_fits_the_terminal_and_states_each_reason_once(now: list[CoverageEntry], width: int) -> None:
+    ran = replace(now[0], status=DONE, reasons=(), runs=("a run",))
+    found = list(coverage.lines([ran, *now[1:]], width))
+    assert max(map(len, found)) <= width
+    text = " ".join(line.strip() for line in found)
+    notes = ["a run", *dict.fromkeys(reason for cell in now for reason in cell.reasons)]
+    for note in notes:
+        assert text.count(f"] {note}") == 1
+    (head,) = [at for at, line in enumerate(found) if line.split()[:2] == ["workload", "framework"]]
+    first = now[0]
+    assert found[head + 1].split()[:4] == [first.workload, first.framework, "train", first.precision]
+    assert found[head + 1].split()[-2:] == [DONE, "[1]"]
+    whole = {line.split()[0] for line in found[head + 1 :] if line[0].isalpha()}
+    assert {cell.workload for cell in now} <= whole  # no name is folded
+    of_jax = [line.split() for line in found if line.startswith("ncf ") and " jax " in line]
+    assert [row[2:5] for row in of_jax] == [["all", "all", IMPOSSIBLE]]
+
+
 def test_practice_results_do_not_count_for_closed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tree = Registrar(tmp_path / "submissions")
     assert tree.submit(result(tmp_path / "r")) == 0

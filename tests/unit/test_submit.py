@@ -221,6 +221,21 @@ def test_each_defect_of_the_tree_has_its_rule(tree: Path, rule: str, forge: Call
     assert main(["check-submissions", str(tree)]) == 1
 
 
+def test_findings_are_under_their_folder_in_lines_that_fit_the_terminal(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edited(tree, cooling="x" * 10_000)
+    edited(tree, host_storage_type="")
+    capsys.readouterr()
+    for width in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert main(["check-submissions", str(tree)]) == 1
+        folder, *lines = capsys.readouterr().out.splitlines()
+        assert folder == f"{the_run(tree).relative_to(tree)}:"
+        assert sum(line.startswith("  SUBM-004 reject system.json, ") for line in lines) >= 2
+        assert max(map(len, lines)) <= width
+
+
 def test_every_rule_has_a_forged_tree() -> None:
     of_the_tree = {rule for rule in submission.rules() if rule.startswith("SUBM-")}
     assert {rule for rule, _ in DEFECTS} >= of_the_tree - {"SUBM-008"}
