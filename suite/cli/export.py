@@ -1,7 +1,8 @@
 """``python -m suite export``: an accepted result as MLPerf's :::MLLOG lines, one file per repeat.
 
-It is no submission to MLPerf (docs/mllog.md). Exit codes: 0; 1 for a result that is rejected or has no
-score; 2 for usage or an internal error.
+The files go to results/mllog/<run id> or --out; ``--out -`` prints the lines. It is no submission to MLPerf
+(docs/mllog.md). Exit codes: 0; 1 for a result that is rejected or has no score; 2 for usage or an internal
+error.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from pathlib import Path
 from suite.cli.check import ACCEPTED, REJECTED
 from suite.cli.guard import UsageError
 
+_FOLDER = Path("results/mllog")
+_PRINTED = Path("-")
+
 
 def main(args: argparse.Namespace) -> int:
-    """Judge the result in the sandbox, then print or write its log lines."""
+    """Judge the result in the sandbox, then write or print its log lines."""
     from suite.cli.archives import result_problem
     from suite.log.files import folder_of
     from suite.log.safe import safe
@@ -24,7 +28,9 @@ def main(args: argparse.Namespace) -> int:
 
     if (problem := result_problem(args.result)) is not None:
         raise UsageError(f"expected a result's folder, found {problem}")
-    if args.out is not None and args.out.resolve().is_relative_to(folder_of(args.result).resolve()):
+    result = folder_of(args.result).resolve()
+    out = args.out or _FOLDER / result.name
+    if out != _PRINTED and out.resolve().is_relative_to(result):
         raise UsageError("--out: expected a folder outside of the result, which is never changed")
     try:
         with Sandbox(MLLOG_TASKS) as sandbox:
@@ -39,10 +45,10 @@ def main(args: argparse.Namespace) -> int:
         print(f"export: expected an accepted result with a score; {why}", file=sys.stderr)
         return REJECTED
     texts = ["".join(f"{line}\n" for line in lines) for lines in value["mllog"]]
-    if args.out is None:
+    if out == _PRINTED:
         sys.stdout.write("".join(texts))
         return ACCEPTED
-    return _write(args.out, texts)
+    return _write(out, texts)
 
 
 def _write(folder: Path, texts: list[str]) -> int:
@@ -52,11 +58,12 @@ def _write(folder: Path, texts: list[str]) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if existing := sorted(folder.glob("result_*")):
-            raise UsageError(f"--out: expected a folder without logs, found {safe(existing[0])}")
+            found = f"found {safe(existing[0], 1000)}"
+            raise UsageError(f"--out: expected a folder without logs, {found}; name another, or remove it")
         for index, text in enumerate(texts):
             with (folder / f"result_{index}.txt").open("x", encoding="ascii") as file:
                 file.write(text)
     except OSError as error:
         raise UsageError(f"--out: {error.strerror}: {safe(error.filename)}") from error
-    print(f"written: {folder / 'result_0.txt'} to result_{len(texts) - 1}.txt")
+    print(f"written: {safe(folder / 'result_0.txt', 1000)} to result_{len(texts) - 1}.txt")
     return ACCEPTED

@@ -235,7 +235,7 @@ _ALL = (
         "export", "suite.cli.export", (
             positional(RESULT),
             Option("format", "of the lines", ("mllog",), default="mllog"),
-            replace(OUT, help="write result_0.txt … there (default: print them, repeat by repeat)"),
+            replace(OUT, help="where result_0.txt … go (default: results/mllog/<run id>); - prints them"),
         ),
     ),
     Verb(

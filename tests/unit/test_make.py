@@ -300,6 +300,7 @@ def test_bare_check_takes_the_newest_finished_result(
         (["quote", "RESULT=a b"], ["quote", "--result", "a b"]),
         (["export", "RESULT=a b"], ["export", "a b"]),
         (["export", "RESULT=r", "OUT=a b"], ["export", "--out", "a b", "r"]),
+        (["export", "RESULT=r", "OUT=-"], ["export", "--out", "-", "r"]),
         (
             ["import", "LOGS=a b", "ROUND=0.7", "FORMAT=md", "STRICT=1"],
             ["import", "--round", "0.7", "--format", "md", "--strict", "a b"],

@@ -265,9 +265,25 @@ def test_export_refuses_invalid_system_description(tmp_path: Path) -> None:
     assert "cannot be read" in export(folder)["why_not"]
 
 
-def test_export_without_out_prints_all_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_without_out_writes_below_results_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = write_good(tmp_path / "results", Good())
+    out = Path("results", "mllog", folder.name)
+    assert main(["export", str(folder / "run.jsonl")]) == 0
+    assert capsys.readouterr().out == f"written: {out}/result_0.txt to result_4.txt\n"
+    assert len(list(out.iterdir())) == 5
+    assert main(["export", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert f"found {out}/result_0.txt; name another, or remove it" in error
+
+
+def test_export_to_standard_output_prints_all_repeats(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write_good(tmp_path, Good())
-    assert main(["export", "--format", "mllog", str(folder)]) == 0
+    assert main(["export", "--format", "mllog", str(folder), "--out", "-"]) == 0
     printed = capsys.readouterr().out
     assert printed == "".join(f"{line}\n" for made in export(folder)["mllog"] for line in made)
     assert [e.value["repeat"] for e in parse(printed.encode()).events if e.key == "suite_result"] == [
