@@ -74,6 +74,7 @@ def _described(
     """Each record with its system description, and the key, after the user agreed to what they disclose."""
     from suite.submissions import system
     from suite.submissions.identifying import identifying_facts
+    from suite.submissions.plausible import implausible
     from suite.submissions.signing import keys
 
     beside = args.result / "system.json"
@@ -83,7 +84,14 @@ def _described(
     facts: dict[tuple[str, str], None] = {}
     key = None if args.key is None else keys.read(args.key.expanduser())
     for run, record in records.items():
-        description, stated = _describe(record, args.submitter, stated)
+        try:
+            description, stated = _describe(record, args.submitter, stated)
+            if faults := list(implausible(record, description)):
+                raise system.problem_of(faults)
+        except system.SystemProblem as problem:
+            if source is not None:
+                problem.add_note(f"state this in {source}")
+            raise
         described[run] = (record, description)
         rows = identifying_facts(record, description, None if key is None else key.public)
         facts |= dict.fromkeys(rows)  # what several runs of a set share is shown once
@@ -137,6 +145,7 @@ def _describe(
 def ask(names: Sequence[str]) -> dict[str, Any]:
     """Ask for each of ``names`` on the terminal until its answer is valid."""
     from suite.submissions import system
+    from suite.submissions.plausible import fault_of
 
     print(
         f"{len(names)} facts about the system are in no log. Ctrl-C stops; nothing is written then.",
@@ -151,7 +160,12 @@ def ask(names: Sequence[str]) -> dict[str, Any]:
             except EOFError:
                 raise system.SystemProblem(f"the answers ended before {name}; nothing was packaged") from None
             try:
-                answers[name] = system.read_answer(name, answer)
+                value = system.read_answer(name, answer)
             except system.SystemProblem as problem:
                 print(problem, file=sys.stderr)
+                continue
+            if (fault := fault_of(name, value)) is None:
+                answers[name] = value
+            else:
+                print(fault, file=sys.stderr)
     return answers

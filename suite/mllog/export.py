@@ -81,7 +81,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
     finally:
         os.close(descriptor)
     for defect in system.defects(description):
-        raise system.SystemProblem(f"{defect.field}: expected {defect.expected}, found {defect.found}")
+        raise system.SystemProblem(str(defect))
     return description
 
 

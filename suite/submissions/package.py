@@ -30,6 +30,7 @@ from suite.metrics.machine import machine_facts
 from suite.sandbox.pool import in_sandboxes
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.submissions import PRACTICE, RESULTS, SETS, TREES, attestation, system
+from suite.submissions.plausible import implausible
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry.assurance import Assurance
 from suite.submissions.registry.comparison import tree_breaches
@@ -207,6 +208,10 @@ def check_entry(
     record = verdict.record
     if record is not None and description is not None:
         findings += _agreement(record, description)
+        findings += [
+            finding("SUBM-004", f"{SYSTEM}, {fault.field}", fault.expected, fault.found)
+            for fault in implausible(record, description)
+        ]
     if record is not None:
         expected, found = file_difference(folder, record.files, record.header.data.get("baseline"))
         findings += [finding("SUBM-009", BASELINE, expected, found)] if expected else []

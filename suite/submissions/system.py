@@ -61,6 +61,18 @@ class FieldDefect:
     expected: str
     found: str
 
+    def __str__(self) -> str:
+        return f"{self.field}: expected {self.expected}, found {self.found}"
+
+
+def problem_of(faults: Sequence[FieldDefect]) -> SystemProblem:
+    """The error of one or more faults, one a line."""
+    first, *others = map(str, faults)
+    problem = SystemProblem(first)
+    for other in others:
+        problem.add_note(safe(other, 1000))
+    return problem
+
 
 @cache
 def schema() -> dict[str, Any]:
@@ -164,8 +176,13 @@ def _explain(error: Any) -> tuple[str, str]:
         return "one of " + ", ".join("null" if one is None else str(one) for one in rule), safe(
             repr(instance)
         )
+    if keyword in ("minimum", "maximum"):
+        return f"at {'least' if keyword == 'minimum' else 'most'} {rule}", str(instance)
     if keyword == "not":
         return "a value (the system has accelerators)", "null"
+    if keyword == "anyOf" and any(one.get("type") == "object" for one in rule):
+        clocks = '{ compute_max_mhz = 1980, memory_max_mhz = 2619, offsets = "none" }'
+        return f"a table such as {clocks}", safe(repr(instance))
     if keyword == "anyOf":
         return "a text of 1 to 300 printable ASCII characters", safe(repr(instance))
     return f"{keyword} {safe(str(rule))}", safe(repr(instance))
@@ -219,12 +236,13 @@ def describe(record: Record, submitter: str, stated: Mapping[str, Any]) -> dict[
     if (problem := name_problem(str(value["system_name"]))) is not None:
         raise SystemProblem(f"system_name: {problem}")
     wrong = defects(value)
+    unfilled = tomllib.loads(template(list(stated)))
     if empty := sorted(
-        {d.field for d in wrong} & {name for name, field in stated.items() if field in ("", 0)}
+        name for name in {d.field for d in wrong} & set(stated) if stated[name] == unfilled[name]
     ):
         raise SystemProblem(f"expected a value for every name, found none yet for {', '.join(empty)}")
     if wrong:
-        raise SystemProblem("\n".join(f"{d.field}: expected {d.expected}, found {d.found}" for d in wrong))
+        raise problem_of(wrong)
     return value
 
 

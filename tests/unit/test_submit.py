@@ -201,6 +201,7 @@ DEFECTS: list[tuple[str, Callable[[Path], Any]]] = [
     ("SUBM-003", lambda root: (the_run(root) / "system.json").write_text('{"a": 1, "a": 1}')),
     ("SUBM-004", lambda root: edited(root, status="onprem")),
     ("SUBM-004", lambda root: edited(root, cooling="")),
+    ("SUBM-004", lambda root: edited(root, host_storage_capacity=3840)),
     ("SUBM-005", lambda root: edited(root, host_memory_capacity=1)),
     ("SUBM-005", lambda root: edited(root, framework="pytorch 99")),
     ("SUBM-005", lambda root: edited(root, division="open")),
@@ -219,6 +220,22 @@ def test_each_defect_of_the_tree_has_its_rule(tree: Path, rule: str, forge: Call
     forge(tree)
     assert rule in rules_of(tree)
     assert main(["check-submissions", str(tree)]) == 1
+
+
+def test_implausible_statement_is_refused_before_anything_is_written(
+    good: Path, statement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statement.write_text(json.dumps(STATED | {"host_storage_capacity": 3840, "cooling": "TODO"}))
+    assert submit(good, statement, tmp_path / "submissions") == 2
+    both = capsys.readouterr()
+    about = "capacity of that storage on one node in bytes"
+    assert both.err.splitlines() == [
+        f"submit: host_storage_capacity: expected at least 100000000 ({about}), found 3840",
+        "cooling: expected cooling, such as 'air' or 'direct liquid', found 'TODO'",
+        f"state this in {statement}",
+    ]
+    assert both.out == ""
+    assert not (tmp_path / "submissions").exists()
 
 
 def test_findings_are_under_their_folder_in_lines_that_fit_the_terminal(

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from suite.cli.submit import ask
+from suite.log.model import Event, Record
 from suite.metrics.machine import machine_facts
 from suite.submissions import system
-from tests.fixtures.report_records import OUTSIDE, throughput_record
+from suite.submissions.plausible import implausible
+from tests.fixtures.report_records import throughput_record
 
 MLPERF_NAMES = [
     "submitter",
@@ -72,6 +74,27 @@ OF_ACCELERATOR = {
 }
 
 
+# What a person states where the log has no facts of processor, memory and accelerators.
+OF_MACHINE: dict[str, Any] = {
+    "host_processors_per_node": 1,
+    "host_processor_model_name": "Example CPU",
+    "host_processor_core_count": 32,
+    "host_processor_vcpu_count": 64,
+    "host_processor_frequency": 2100,
+    "host_memory_capacity": 2**38,
+    "host_driver": "580.1",
+    "accelerators_per_node": 2,
+    "accelerator_model_name": "NVIDIA H200",
+    "accelerator_host_interconnect": "PCIe 5.0 x16",
+    "accelerator_frequency": 1980,
+    "accelerator_memory_capacity": 150_754_820_096,
+    "accelerator_interconnect": "none",
+    "accelerator_clocks": {"compute_max_mhz": 1980, "memory_max_mhz": 3201, "offsets": "none"},
+    "accelerator_ecc": "enabled",
+    "accelerator_power_limit": 700_000,
+}
+
+
 def test_schema_requires_the_33_names_of_mlperf() -> None:
     assert len(MLPERF_NAMES) == 33
     assert set(MLPERF_NAMES) <= set(system.schema()["required"])
@@ -123,14 +146,20 @@ def test_machine_facts_of_the_log_are_typed() -> None:
     assert set(reasons) == {"container_digest"}
 
 
+def without_facts(record: Record, *names: str) -> Record:
+    """The record of a run that could read none of these facts of the machine."""
+
+    def blind(event: Event) -> Event:
+        if event.data.get("side") != "outside":
+            return event
+        return replace(event, data={**event.data, "facts": event.data["facts"] | dict.fromkeys(names)})
+
+    events = tuple(map(blind, record.repeats[0].events))
+    return replace(record, repeats=(replace(record.repeats[0], events=events),))
+
+
 def test_unreadable_accelerator_is_not_described_as_absent() -> None:
-    record = throughput_record((10,))
-    blind = {**OUTSIDE, "accelerators": None}
-    events = tuple(
-        replace(event, data={**event.data, "facts": blind}) if event.data.get("side") == "outside" else event
-        for event in record.repeats[0].events
-    )
-    blinded = replace(record, repeats=(replace(record.repeats[0], events=events),))
+    blinded = without_facts(throughput_record((10,)), "accelerators")
     known, reasons = machine_facts(blinded)
     assert "accelerators_per_node" not in known
     assert set(reasons) == {"container_digest"}
@@ -181,6 +210,93 @@ def test_null_requires_a_reason() -> None:
     assert [fault.field for fault in system.defects(more)] == ["reasons.cooling"]
     fewer = {**made, "reasons": {k: v for k, v in made["reasons"].items() if k != "host_driver"}}
     assert [fault.field for fault in system.defects(fewer)] == ["host_driver"]
+
+
+@pytest.fixture(scope="module")
+def blinded() -> Record:
+    """The record of a run on two GPUs, 1 GB of data and 4 GiB of memory that states nothing else of them."""
+    record = without_facts(throughput_record((10,), gpus=2), "accelerators", "cpu", "memory")
+
+    def used(event: Event) -> Event:
+        data = dict(event.data)
+        if event.kind == "rank_end":
+            data["memory"] = data["memory"] | {"peak_rss_bytes": 2**32}
+        elif data.get("side") == "inside":
+            data["facts"] = {**data["facts"], "framework": data["facts"]["framework"] | {"device": "cuda"}}
+        return replace(event, data=data)
+
+    header = dict(record.header.data)
+    header |= {"dataset": {"bytes": 10**9}, "key": {**header["key"], "devices": 2}}
+    repeat = replace(record.repeats[0], events=tuple(map(used, record.repeats[0].events)))
+    return replace(record, header=replace(record.header, data=header), repeats=(repeat,))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("host_memory_capacity", 7, "at least 1073741824 (memory of one node in bytes)"),
+        ("host_memory_capacity", 2 * 2**30, "at least 4294967296, which the run used"),
+        ("host_storage_capacity", 3840, "at least 100000000 ("),
+        ("host_storage_capacity", 10**9 - 1, "at least 1000000000, which the run used"),
+        ("host_processor_frequency", 3, "at least 100 (highest clock of the processor in MHz)"),
+        ("accelerator_frequency", 1, "at least 100 ("),
+        ("accelerator_memory_capacity", 141, "at least 1073741824 ("),
+        ("accelerator_power_limit", 700, "at least 1000 ("),
+        ("accelerator_clocks", OF_MACHINE["accelerator_clocks"] | {"memory_max_mhz": 3}, "at least 100 ("),
+        ("accelerators_per_node", 1, "at least 2, which the run used"),
+        ("system_name", "1x H200", "at least 2x H200, as accelerators_per_node"),
+        ("system_name", "Unknown", "name of the system"),
+        ("host_processor_model_name", "none", "processor model"),
+        ("cooling", "TODO", "cooling, such as"),
+        ("hw_notes", "...", "what else matters"),
+        ("sw_notes", "tbd: ask", "what else matters"),
+        ("cooling", system.meaning("cooling"), "cooling, such as"),
+    ],
+)
+def test_what_cannot_be_true_is_named_with_what_was_expected(
+    blinded: Record, name: str, value: Any, expected: str
+) -> None:
+    stated = {**STATED, **OF_ACCELERATOR, **OF_MACHINE}
+    assert list(implausible(blinded, system.describe(blinded, "example", stated))) == []
+    (fault,) = implausible(blinded, {**system.describe(blinded, "example", stated), name: value})
+    assert fault.field.partition(".")[0] == name
+    assert fault.expected.startswith(expected)
+    assert str(fault).startswith(f"{fault.field}: expected {expected}")
+
+
+def test_facts_of_the_log_are_taken_as_they_are() -> None:
+    """Nobody could correct them: the result would be impossible to submit."""
+    record = throughput_record(gpus=1)
+    described = system.describe(record, "example", STATED | OF_ACCELERATOR)
+    odd = {"memory": {"total_bytes": 7}, "cpu": {"model": "none"}}
+    facts = tuple(
+        replace(event, data={**event.data, "facts": event.data["facts"] | odd})
+        if event.data.get("side") == "outside"
+        else event
+        for event in record.repeats[0].events
+    )
+    changed = replace(record, repeats=(replace(record.repeats[0], events=facts),))
+    described |= {"host_memory_capacity": 7, "host_processor_model_name": "none"}
+    assert list(implausible(changed, described)) == []
+
+
+def test_clocks_as_in_the_template_are_not_filled_in(blinded: Record) -> None:
+    clocks = tomllib.loads(system.template(["accelerator_clocks"]))
+    stated = {**STATED, **OF_ACCELERATOR, **OF_MACHINE}
+    with pytest.raises(system.SystemProblem, match="found none yet for accelerator_clocks"):
+        system.describe(blinded, "example", stated | clocks)
+    clocks["accelerator_clocks"]["compute_max_mhz"] = 1980
+    with pytest.raises(system.SystemProblem, match="accelerator_clocks: expected a table such as "):
+        system.describe(blinded, "example", stated | clocks)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("host_processor_core_count", -3), ("accelerators_per_node", -1)]
+)
+def test_negative_numbers_are_explained(blinded: Record, name: str, value: int) -> None:
+    stated = {**STATED, **OF_ACCELERATOR, **OF_MACHINE, name: value}
+    with pytest.raises(system.SystemProblem, match=rf"{name}: expected at least [01], found {value}"):
+        system.describe(blinded, "example", stated)
 
 
 @pytest.mark.parametrize(
@@ -254,12 +370,18 @@ def test_slug_has_only_lower_case_ascii() -> None:
 def test_prompt_repeats_until_answer_is_valid(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers = iter(["soon", "preview", "lots", "12"])
+    answers = iter(["soon", "preview", "lots", "12", "512000000000", "?", "air"])
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
-    assert ask(["status", "host_storage_capacity"]) == {"status": "preview", "host_storage_capacity": 12}
+    assert ask(["status", "host_storage_capacity", "cooling"]) == {
+        "status": "preview",
+        "host_storage_capacity": 512_000_000_000,
+        "cooling": "air",
+    }
     text = capsys.readouterr().err
     assert "available_cloud, available_on_premise, preview, rdi" in text
     assert system.meaning("host_storage_capacity") in text
+    assert "host_storage_capacity: expected at least 100000000 (" in text
+    assert f"cooling: expected {system.meaning('cooling')}, found '?'" in text
 
 
 def test_end_of_input_at_prompt_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
