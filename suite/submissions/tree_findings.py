@@ -53,10 +53,13 @@ def _known(order: Order, earlier: Trace | None, later: Trace | None) -> bool:
 
 
 def hardware_differences(entries: Sequence[CheckedSubmission], root: Path) -> list[Finding]:
-    """Hardware facts of one system that differ between two of its results."""
+    """Hardware facts of one system that differ from those of its first result.
+
+    Run ids begin with the time: a later submission puts no flag on those before it.
+    """
     different = []
     first: dict[Path, CheckedSubmission] = {}
-    for entry in entries:
+    for entry in sorted(entries, key=lambda one: one.folder.name):
         machine = entry.folder.parent.parent
         if entry.system is None:
             continue

@@ -258,17 +258,19 @@ def test_every_rule_has_a_forged_tree() -> None:
     assert {rule for rule, _ in DEFECTS} >= of_the_tree - {"SUBM-008"}
 
 
-def test_system_with_two_descriptions_is_flagged(tree: Path) -> None:
+def test_system_with_two_descriptions_is_flagged_at_the_later_result(tree: Path) -> None:
     entries, _ = submission.check_tree(tree)
+    later = entries[0].folder.parents[1] / "an_earlier_name" / "29991231T2359Z-later"
     other = submission.CheckedSubmission(
-        entries[0].folder.with_name("other"),
+        later,
         (),
         "1" * 64,
         "other",
         {**(entries[0].system or {}), "cooling": "liquid"},
     )
-    (found,) = submission.hardware_differences([*entries, other], tree)
+    (found,) = submission.hardware_differences([other, *entries], tree)
     assert (found.rule, found.severity) == ("SUBM-008", "flag")
+    assert found.location.startswith(f"{later.relative_to(tree)}, ")
 
 
 def test_readme_and_registry_are_allowed_in_tree(tree: Path) -> None:
