@@ -79,7 +79,7 @@ results = suite.load(machine / "ncf")
 results.table[["workload", "phase", "precision", "batch", "accepted", "throughput_per_s", "cv_percent"]]
 
 # %% [markdown]
-# `make summary FORMAT=csv` writes the same as one table for other programs, and `FORMAT=csv-repeats` one row per repeat.
+# `make summary RESULT=<folder> FORMAT=csv` writes the same as one table for other programs, and `FORMAT=csv-repeats` one row per repeat.
 #
 # ## Two results
 # `suite.compare` takes two results or their paths, and does what `make compare` does ([comparing.md](comparing.md)). Your
