@@ -13,6 +13,8 @@ from typing import Any, cast
 import pytest
 
 from suite.containers.engines.native import WorkerCommand
+from suite.contract import BENCHMARK, LOAD
+from suite.harness.run import _may_start_early
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure
 from suite.log.reader import read_result
@@ -33,6 +35,24 @@ def test_run_is_accepted_and_later_repeats_wait_for_no_import(
     first, *later = (repeat.reports[0].data["import_ns"] for repeat in record.repeats)
     assert max(later) < first / 2
     assert record.all("fingerprint")
+
+
+@pytest.mark.parametrize(
+    ("changes", "early"),
+    [
+        ({}, True),
+        ({"runtime": "docker"}, True),
+        ({"runtime": "enroot"}, False),  # Slurm may have no room for a second step
+        ({"device_ids": ()}, False),
+        ({"kind": LOAD}, False),
+        ({"settings": SimpleNamespace(mode="quality")}, False),
+    ],
+    ids=str,
+)
+def test_workers_start_early_where_a_gpu_is_measured(changes: dict[str, Any], early: bool) -> None:
+    throughput = SimpleNamespace(mode="throughput")
+    plan = {"runtime": "native", "kind": BENCHMARK, "settings": throughput, "device_ids": ("GPU-0",)}
+    assert _may_start_early(cast("Any", SimpleNamespace(**plan | changes))) is early
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
