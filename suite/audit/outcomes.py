@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from suite.checker import Verdict
-from suite.checker.context import RULE_FUNCTIONS, STAGES
+from suite.checker.context import RULE_FUNCTIONS, STAGES, HeaderContext
 from suite.log.finding import SEVERITIES, Finding
 from suite.log.model import Record
 from suite.rules import Rules, load
 from suite.rules.root import LATEST
 
 KEPT, FLAGGED, REJECTED, NOTED = "kept", "flagged", "rejected", "noted"
-DECLARED = "declared"  # a difference that the log declares: outside of closed the rule asks for no more
+DECLARED = "declared"  # the log declares a difference from the rule, which divisions other than closed allow
 NOT_APPLICABLE, NOT_TRIED = "not applicable", "not tried"
 ORDER = (REJECTED, FLAGGED, NOTED, DECLARED, NOT_TRIED, NOT_APPLICABLE, KEPT)
 _OF = dict(zip(SEVERITIES, (REJECTED, FLAGGED, NOTED), strict=True))
@@ -170,7 +170,7 @@ def _without(verdict: Verdict, rule: str, stopped: str) -> RuleOutcome:
     because = inapplicable(record, rule)
     if because is not None:
         return RuleOutcome(rule, NOT_APPLICABLE, because)
-    declared = record.division != "closed" and rule in {row["rule"] for row in record.header["differences"]}
+    declared = HeaderContext(record.header.data, load(verdict.rules)).allowed(rule)
     return RuleOutcome(rule, DECLARED if declared else KEPT)
 
 

@@ -43,7 +43,7 @@ def fingerprint_job(rules: Rules, key: Key, passes: list[dict[str, Any]]) -> dic
 
 
 def job_of_fingerprint(session: Session) -> tuple[int, dict[str, Any]]:
-    """The number in the names of its container and debug file, and the job."""
+    """The number of its worker's container and debug file, and the job."""
     plan = session.plan
     if not isinstance(plan.key, Key):
         raise TypeError("a conversion has no fingerprint: it computes no steps")

@@ -73,7 +73,8 @@ def _affinity(processors: frozenset[int] | None) -> Iterator[None]:
 class LocalProcess:
     """A started worker of this machine.
 
-    ``ended`` returns how its container ended (None: native); ``remove`` removes the container.
+    ``ended`` returns how its container ended (None: native); ``remove`` removes the container. One that is
+    started ``early`` imports its framework after its configuration, and waits for the command ``begin``.
     """
 
     def __init__(
@@ -82,7 +83,10 @@ class LocalProcess:
         debug_file: Path,
         ended: Callable[[], ContainerExit | None],
         remove: Callable[[], None],
+        *,
+        early: bool = False,
     ) -> None:
+        self._early = early
         self._container_exit = ended
         self._remove = remove
         self._token = secrets.token_hex(8)
@@ -119,13 +123,10 @@ class LocalProcess:
         """Whether :meth:`read` has something that :meth:`fileno` does not show: never."""
         return False
 
-    def configure(self, job: dict[str, Any], ranks: Sequence[int], *, early: bool = False) -> None:
-        """Send the job; ``ranks`` are those of this node, empty if the job has one rank.
-
-        A worker that is started ``early`` imports its framework and waits for the command ``begin``.
-        """
+    def configure(self, job: dict[str, Any], ranks: Sequence[int]) -> None:
+        """Send the job; ``ranks`` are those of this node, empty if the job has one rank."""
         several = {"ranks": list(ranks)} if ranks else {}
-        self.write({"token": self._token, "job": job, **several, **({"early": True} if early else {})})
+        self.write({"token": self._token, "job": job, "early": self._early, **several})
 
     def write(self, message: dict[str, Any]) -> None:
         """Send one line. Raises BrokenPipeError if the worker has closed its input."""

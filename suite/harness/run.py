@@ -82,9 +82,9 @@ def execute_interleaved(runs: Sequence[NamedRun], *, quiet: bool = False) -> lis
         neighbours = stack.enter_context(announced(runs[0].prepared.plan.run_id))
         for run in runs:
             try:
-                sessions.append(stack.enter_context(_open_session(run, interrupts, quiet)))
                 alone = len(runs) == 1 and not run.others
-                sessions[-1].starts_early = alone and _may_start_early(run.prepared.plan)
+                session = _open_session(run, interrupts, quiet, alone and _may_start_early(run.prepared.plan))
+                sessions.append(stack.enter_context(session))
             except LogError:
                 for made in sessions:
                     made.log.discard()
@@ -110,7 +110,9 @@ def interleaved_order(repeats: Sequence[int]) -> list[int]:
 
 
 @contextmanager
-def _open_session(run: NamedRun, interrupts: Interrupts, quiet: bool) -> Iterator[Session]:
+def _open_session(
+    run: NamedRun, interrupts: Interrupts, quiet: bool, starts_early: bool
+) -> Iterator[Session]:
     """The session of one run, with its log opened; on exit the log is closed."""
     prepared, plan = run.prepared, run.prepared.plan
     dataset = prepared.resources.dataset
@@ -139,6 +141,7 @@ def _open_session(run: NamedRun, interrupts: Interrupts, quiet: bool) -> Iterato
         devices,
         interrupts,
         run.others,
+        starts_early=starts_early,
     )
     try:
         yield session
@@ -234,8 +237,8 @@ def _run_repeat(session: Session, repeat: int) -> Completed:
 def _may_start_early(plan: Plan) -> bool:
     """Whether workers may import their framework beside the set-up of the repeat before.
 
-    On a GPU alone: importing uses the host, whose processors a job without a GPU soaks and measures. Of the
-    runtimes those that start a second worker at any time: Slurm gives its step's resources to one.
+    Only where a GPU is measured: importing takes time of processors. Not under apptainer and enroot: Slurm
+    may start their workers, and then a second one waits until the first has ended.
     """
     runtime = plan.runtime in ("native", "docker", "podman")
     return runtime and plan.kind == BENCHMARK and plan.settings.mode == "throughput" and bool(plan.device_ids)

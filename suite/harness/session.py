@@ -78,11 +78,11 @@ class Session:
     def start_worker(self, number: int, stack: ExitStack, others: Sequence[RemoteNode] = ()) -> WorkerProcess:
         """Start the worker with this number, also on the nodes ``others``; ``stack`` ends it.
 
-        A worker that was started early waits for its configuration too: it begins with that.
+        One that was started early is taken; like any other it begins when it is configured.
         """
         self.await_early()
         with self.interrupts.held():  # a signal here would leave a started worker running
-            worker = self._early.pop(number, None) or self._new_worker(number, others)
+            worker = self._early.pop(number, None) or self._new_worker(number, others=others)
             self.worker = stack.enter_context(worker)
         self.worker.on_phase = self._show_phase
         for node in others:
@@ -92,11 +92,13 @@ class Session:
                 raise failure
         return self.worker
 
-    def _new_worker(self, number: int, others: Sequence[RemoteNode] = ()) -> WorkerProcess:
+    def _new_worker(
+        self, number: int, *, others: Sequence[RemoteNode] = (), early: bool = False
+    ) -> WorkerProcess:
         workers = self.run.resources.workers
         command, debug_file = self.run.command(number, self.scratch(number)), self.debug_file(number)
         ended, remove = partial(workers.ended, number), partial(workers.remove, number)
-        return WorkerProcess(command, debug_file, ended, remove, others)
+        return WorkerProcess(command, debug_file, ended, remove, others, early=early)
 
     def start_early(self, number: int, job: dict[str, Any]) -> None:
         """Start the worker with this number beside the set-up of the current one.
@@ -105,8 +107,8 @@ class Session:
         """
         try:
             with self.interrupts.held():
-                self._early[number] = self._new_worker(number)
-            self._early[number].configure_early(job)
+                self._early[number] = self._new_worker(number, early=True)
+            self._early[number].configure(job)
         except WorkerFailure:
             self._end_early(number)
 

@@ -42,7 +42,8 @@ class WorkerProcess:
     """A started worker. Use it as a context manager: on exit it ends the process group.
 
     ``ended`` returns how the worker's container ended (None: native); ``remove`` removes the container.
-    ``others`` are the nodes beside this one, which have started their part of the worker.
+    ``others`` are the nodes beside this one, which have started their part of the worker. A worker that is
+    started ``early``, on this node alone, imports its framework and waits until it is configured again.
     """
 
     def __init__(
@@ -52,14 +53,16 @@ class WorkerProcess:
         ended: Callable[[], ContainerExit | None] = lambda: None,
         remove: Callable[[], None] = lambda: None,
         others: Sequence[RemoteNode] = (),
+        *,
+        early: bool = False,
     ) -> None:
         self.phase = "start"  # the last phase that a rank entered
         self.on_phase: Callable[[str], None] = lambda _: None  # called with each phase that rank 0 enters
-        self._early, self._imported = False, False
+        self._imported = False
         self._ranks: tuple[int, ...] = (0,)
         self._phases: dict[int, str] = {}
         self._waiting: dict[int, deque[dict[str, Any]]] = {}
-        self._local = LocalProcess(command, debug_file, ended, remove)
+        self._local = LocalProcess(command, debug_file, ended, remove, early=early)
         self._processes: tuple[LocalProcess | RemoteNode, ...] = (self._local, *others)
         self._lines: deque[tuple[int, bytes, int]] = deque()  # node, text, receipt
         self._unread: set[int] = set()
@@ -78,19 +81,6 @@ class WorkerProcess:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def configure_early(self, job: dict[str, Any]) -> None:
-        """Send the job to a worker of this node alone, which imports its framework and then waits.
-
-        :meth:`configure` lets it begin.
-        """
-        self._early, self._imported = True, False
-        self._ranks = tuple(range(job.get("world_size", 1)))
-        self._waiting = {rank: deque() for rank in self._ranks}
-        several = len(self._ranks) > 1
-        at = {"node": 0} if several else {}
-        with self._reporting_end():
-            self._local.configure({**job, **at}, self._ranks if several else (), early=True)
-
     def await_imported(self, timeout_s: float) -> None:
         """Wait until every rank of a worker that was started early is idle. Raises WorkerFailure."""
         if not self._imported:
@@ -98,8 +88,8 @@ class WorkerProcess:
             self._imported = True
 
     def configure(self, job: dict[str, Any]) -> None:
-        """Send the configuration of the job and its ranks to every node; an early worker has it already."""
-        if self._early:
+        """Send the configuration of the job and its ranks to every node; the second time, let it begin."""
+        if self._waiting:  # it has its configuration since it was started early
             self.command("begin")
             return
         self._ranks = tuple(range(job.get("world_size", 1)))

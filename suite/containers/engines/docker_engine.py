@@ -144,9 +144,9 @@ def _connect(timeout_s: float) -> Any:
         os.environ.get("DOCKER_HOST") or docker.ContextAPI.kwargs_from_context().get("base_url") or SOCKET
     )
     if not address.startswith(("unix://", "http+unix://")):
-        fix = "unset DOCKER_HOST and DOCKER_CONTEXT"
         raise EngineProblem(
-            f"the engine at {address} is not on this machine and cannot mount its folders: {fix}"
+            f"the engine at {address} is not on this machine and cannot mount its folders: "
+            "unset DOCKER_HOST and DOCKER_CONTEXT"
         )
     try:
         return docker.from_env(timeout=timeout_s).api
