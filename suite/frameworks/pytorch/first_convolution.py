@@ -46,7 +46,7 @@ def _empty_gradient(slopes: Tensor, image: Tensor) -> Tensor:
 def convolve_images(image: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``F.conv2d`` of ``image`` [N, C, H, W] and ``weight`` [outputs, C, height, width], half or float64.
 
-    Only ``weight`` and ``bias`` [outputs] have gradients.
+    Only ``weight`` and ``bias`` [outputs] have gradients. All are of one type; autocast does not change it.
     """
     from suite.frameworks.pytorch import first_convolution_kernels
 

@@ -133,6 +133,8 @@ def convolve_blocks(
     Tensor cores compute with eight channels at least: of the three of an image they would waste most of
     their work. Zeros fill the channels of a block up to a multiple of eight, and the kernel up to blocks.
     """
+    weight = weight.to(x.dtype)  # as autocast would for PyTorch's own operators
+    bias = None if bias is None else bias.to(x.dtype)
     (count, channels), outputs = x.shape[:2], weight.shape[0]
     sides = zip(x.shape[2:], weight.shape[2:], padding, strict=True)
     found = [layers.blocks(side, kernel, stride, edge) for side, kernel, edge in sides]
