@@ -179,9 +179,9 @@ class Framework(Protocol):
 
     @staticmethod
     def import_rest(job: Job) -> None:
-        """Import what the pair of ``job`` would import only when it is made, without use of the device.
+        """Import the modules that making the pair of ``job`` would import, without using the device.
 
-        The worker of the next repeat may do this while another one measures nothing yet, and then waits.
+        A worker that is started early does this while the worker before it sets up, and then waits.
         """
 
     def __init__(self, job: Job) -> None:
