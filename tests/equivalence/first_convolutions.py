@@ -2,7 +2,8 @@
 
 ``python -m tests.equivalence.first_convolutions FILE PACKAGES`` writes outputs and gradients, each under
 ``<case>/<part>/ours`` and ``<case>/<part>/plain``: of the operator in fp64 and fp16, and of the suite's
-convolution of blocks in fp64, compiled and not, and of fp16 images with fp32 weights. Triton is imported from the folder PACKAGES.
+convolution of blocks in fp64, compiled and not, and of fp16 images with fp32 weights. Triton is imported
+from the folder PACKAGES.
 """
 
 from __future__ import annotations
