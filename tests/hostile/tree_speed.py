@@ -18,7 +18,7 @@ from pathlib import Path
 
 from suite.submissions import package
 from suite.submissions.registry import read_registry
-from tests.fixtures import consistent
+from tests.fixtures import consistent, honest
 from tests.fixtures.forging import chained
 
 WORK = "resnet50 train"
@@ -26,8 +26,8 @@ WORK = "resnet50 train"
 
 def write_tree(root: Path, results: int) -> None:
     """Write ``results`` submissions of one key, and the registry, below ``root``."""
-    (log,) = consistent.TREE.glob("suite-reference/results/*/resnet50/*-pytorch-train-*/run.jsonl")
-    shutil.copytree(consistent.TREE / "registry", root / "registry")
+    log = next(honest.SUBMISSIONS.glob("suite-reference/results/*/resnet50/*-pytorch-train-*/run.jsonl"))
+    shutil.copytree(honest.SUBMISSIONS / "registry", root / "registry")
     for number in range(results):
         events = consistent.reference_events(WORK)
         consistent.as_own_run(events, f"{number}")
