@@ -23,19 +23,23 @@ _ONE_ROUND = "no intervals: the set has one round, and an interval needs two or 
 
 def heading(checked: CheckedSet) -> str:
     """One line: what was measured, on which device, weak or strong."""
-    found, arm = checked.set, _first_arm(checked)
-    batch = f"{found.batch} per device" if found.scaling == WEAK else f"{found.batch} in all"
+    found, arm = checked.set, first_arm(checked)
     text = f"{found.workload} in {found.framework}, {found.phase}"
     if arm is not None:
         key = arm["key"]
         size = f"{key['variant']}, {key['precision']}, {key['scale']} scale"
         text += f", {size}, {key['data']} data, {arm['device']}"
-    return f"{text}: {found.scaling} scaling, batch {batch}"
+    return f"{text}: {found.scaling} scaling, batch {batch(checked)}"
+
+
+def batch(checked: CheckedSet) -> str:
+    """The batch of the set, and of what: each device, or all of them."""
+    return f"{checked.set.batch:,} {'per device' if checked.set.scaling == WEAK else 'in all'}"
 
 
 def notes(checked: CheckedSet) -> list[str]:
     """What a reader of the table must know, one sentence each."""
-    arm = _first_arm(checked)
+    arm = first_arm(checked)
     lines = [_ONE_ROUND]
     if all(one.efficiency.freedom for one in checked.figures):
         lines = ["intervals: 95 %, Student's t over the rounds, whose repeats are paired"]
@@ -51,7 +55,8 @@ def notes(checked: CheckedSet) -> list[str]:
     return lines
 
 
-def _first_arm(checked: CheckedSet) -> Any:
+def first_arm(checked: CheckedSet) -> Any:
+    """The single device of the first group; None where no group has all arms."""
     return checked.figures[0].arms[SINGLE] if checked.figures else None
 
 
@@ -81,14 +86,15 @@ def _group_rows(one: GroupFigures, accepted: bool) -> Iterator[list[str]]:
             name,
             str(arm["key"]["batch"]),
             f"{significant(arm['per_second'])} {arm['unit']}/s",
-            _interval(one.shares.get(name)),
-            f"{cause} {_interval(loss)}".strip(),
+            share(one.shares.get(name)),
+            f"{cause} {share(loss)}".strip(),
             *(_short(Metric(**arm["sampled"][each])) for each in ("sm_clock_mhz", "power_mw")),
             remarks[name],
         ]
 
 
-def _interval(ratio: Ratio | None) -> str:
+def share(ratio: Ratio | None) -> str:
+    """A share with its 95 % interval, if it has one."""
     if ratio is None:
         return ""
     interval = f" [{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]" if ratio.freedom else ""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from suite.compare.scaling import GroupFigures
 from suite.figures.scaling import scaling
 from suite.figures.svg import NARROW
+from suite.log.units import quantity
 from suite.report import scaling_table
 from suite.site import parts
 from suite.site.collect import Collection, ScalingResult
-from suite.site.html import Node, tag
+from suite.site.html import Html, Node, tag
 from suite.site.shell import page
+
+_HEADS = (
+    *("workload", "framework", "phase", "device", "scaling, batch"),
+    parts.head("one device", numeric=True),
+)
 
 
 def pages(collection: Collection) -> Iterator[tuple[str, str]]:
@@ -18,21 +25,26 @@ def pages(collection: Collection) -> Iterator[tuple[str, str]]:
     links = parts.Links()
     dates = {result.digest: parts.date_of(result) for result in collection.results}
     newest_first = sorted(collection.sets, key=lambda one: _date(one, dates), reverse=True)
-    rows = [
-        tag(
-            "tr",
-            tag("td", parts.link(links.to(f"scaling/{one.digest}.html"), _title(one))),
-            parts.cell(_date(one, dates)),
-            tag("td", parts.badge(*_status(one))),
-            tag("td", _efficiencies(one)),
-        )
-        for one in sorted(newest_first, key=_title)
-    ]
-    about = "A scaling set compares N devices with one; scaling efficiency is X(N) / (N · X(1))."
+    numbers = sorted({group.devices for one in collection.sets for group in _accepted(one)})
+    rows = [_row(one, numbers, _date(one, dates), links) for one in sorted(newest_first, key=_title)]
+    about = (
+        "A scaling set compares N devices with one: scaling efficiency is X(N) / (N · X(1)), with its 95 % "
+        "interval where the set has several rounds."
+    )
     body = [
         tag("h1", "Scaling"),
         tag("p", about, class_="lead"),
-        parts.table(["set", "date", "status", "scaling efficiency"], rows, "Scaling sets")
+        parts.table(
+            [
+                *_HEADS,
+                *(parts.head(f"{number} devices", numeric=True) for number in numbers),
+                "status",
+                "date",
+            ],
+            rows,
+            "Scaling sets",
+            class_="cards sets",
+        )
         if rows
         else tag(
             "p", "There is no scaling set among these results. ", tag("code", "make scale"), " measures one."
@@ -55,15 +67,36 @@ def _date(one: ScalingResult, dates: Mapping[str, str]) -> str:
     return min((dates[arm.sha256] for arm in arms if arm.sha256 in dates), default="")
 
 
-def _efficiencies(one: ScalingResult) -> str:
-    """The efficiency on each number of devices that no finding rejects; without one, the groups measured."""
+def _accepted(one: ScalingResult) -> list[GroupFigures]:
+    """The groups that no finding rejects."""
     checked = one.checked
-    if checked is None or not checked.accepted:
-        return one.verdict.reached
-    return ", ".join(
-        f"{group.devices} devices: {scaling_table.percent(group.efficiency.value)}"
-        for group in checked.figures
-        if group.devices in checked.accepted
+    return [] if checked is None else [each for each in checked.figures if each.devices in checked.accepted]
+
+
+def _row(one: ScalingResult, numbers: Sequence[int], date: str, links: parts.Links) -> Html:
+    """What the set measured, and its scaling efficiency on each of ``numbers`` devices."""
+    address = links.to(f"scaling/{one.digest}.html")
+    end = [tag("td", parts.badge(*_status(one))), parts.cell(date)]
+    arm = None if one.checked is None else scaling_table.first_arm(one.checked)
+    if one.checked is None or arm is None:
+        blank = [parts.cell("") for _ in range(len(_HEADS) - 1 + len(numbers))]
+        return tag("tr", tag("td", parts.link(address, _title(one))), blank, end)
+    found, key, efficiency = one.checked.set, arm["key"], {each.devices: each for each in _accepted(one)}
+    return tag(
+        "tr",
+        tag("td", parts.link(address, found.workload)),
+        [parts.cell(part) for part in (found.framework, f"{found.phase}, {key['precision']}", arm["device"])],
+        parts.cell(f"{found.scaling}, {scaling_table.batch(one.checked)}"),
+        parts.cell(quantity(arm["per_second"], f"{arm['unit']}/s"), numeric=True, label="one device"),
+        [
+            parts.cell(
+                scaling_table.share(efficiency[number].efficiency) if number in efficiency else "",
+                numeric=True,
+                label=f"{number} devices",
+            )
+            for number in numbers
+        ],
+        end,
     )
 
 
