@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import tempfile
@@ -72,8 +73,10 @@ def _copy_missing(source: Path, target: Path) -> None:
     """Copy the files below ``source`` that ``target`` lacks.
 
     Symbolic links, which may lead outside, are left out. Other runs may do the same at this time: a file
-    appears in ``target`` whole.
+    appears in ``target`` whole. Triton's lists of the files of a kernel have absolute paths, and it compiles
+    a kernel again whose files are not there: in the copies they are those of ``target``.
     """
+    old, new = (json.dumps(f"{folder}/")[:-1].encode() for folder in (source, target))
     for folder, _, names in os.walk(source):
         into = target / Path(folder).relative_to(source)
         into.mkdir(parents=True, exist_ok=True)
@@ -82,6 +85,8 @@ def _copy_missing(source: Path, target: Path) -> None:
                 continue
             part = into / f".{path.name[:100]}.{os.getpid()}"
             shutil.copy2(path, part)
+            if path.name.startswith("__grp__"):
+                part.write_bytes(path.read_bytes().replace(old, new))
             part.rename(into / path.name)
 
 

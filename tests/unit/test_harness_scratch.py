@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -73,6 +74,30 @@ def test_later_scratch_starts_from_what_an_earlier_one_compiled(tmp_path: Path) 
     kept = {path: path.read_text() for path in compiled.rglob("*") if path.is_file()}
     folder = compiled / "inductor" / "ab"
     assert kept == {folder / "kernel.py": "first", folder / "other.py": "second"}
+
+
+def test_kernels_of_triton_are_found_in_a_later_scratch(tmp_path: Path) -> None:
+    """Triton lists the files of a kernel by absolute paths: those of earlier runs were compiled again."""
+    compiled = tmp_path / "compiled"
+
+    def children(cache: Path) -> list[Path]:
+        listed = json.loads((cache / "triton" / "ab" / "__grp__kernel.json").read_text())
+        return [Path(path) for path in listed["child_paths"].values()]
+
+    first = Scratch(tmp_path / "caché", compiled)
+    kernel = first.folder("cache") / "triton" / "ab" / "kernel.cubin"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text("code")
+    group = json.dumps({"child_paths": {kernel.name: str(kernel)}})
+    (kernel.parent / "__grp__kernel.json").write_text(group)
+    first.keep_compiled()
+    first.remove()
+    assert children(compiled) == [compiled / "triton" / "ab" / kernel.name]
+    second = Scratch(tmp_path / "caché", compiled)
+    (found,) = children(second.folder("cache"))
+    assert found != kernel
+    assert found.read_text() == "code"
+    second.remove()
 
 
 def test_concurrent_removals_close_the_lock_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
