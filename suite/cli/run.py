@@ -126,6 +126,8 @@ def one_run(settings: Settings, measure: bool = True, here: Placement | None = N
             outcome = execute(with_counted_attempt(run), others=others)
         if outcome.exit_code:
             print(f"error: {outcome.message}", file=sys.stderr)
+            for path in sorted(plan.settings.results_dir.glob(f"{plan.run_id}.debug/**/*.log")):
+                print(f"  what its worker wrote: {relative(path)}", file=sys.stderr)
         elif plan.kind == CONVERSION:
             return print_outcome(outcome.folder, conversion.finish(plan, resources))
         return print_outcome(outcome.folder, outcome.exit_code)

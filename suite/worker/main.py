@@ -339,11 +339,21 @@ def _fault_code(error: BaseException, phase: str) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    """Type and first line of an error without paths: the log must not contain folders of the machine."""
+    """An error and what it was raised from, each as type and first line, without paths.
+
+    The log must not contain folders of the machine.
+    """
+    text = _first_line(error)
+    if error.__cause__ is not None and (cause := _first_line(error.__cause__)) not in text:
+        text += f" (from {cause})"
+    return text[:500]
+
+
+def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [""]
     message = lines[-1] if lines[0].startswith("Traceback") else lines[0]  # MXNet prints its stack first
     in_dataset = isinstance(error, BadData)  # names files within the dataset: only absolute paths are hidden
     text = " ".join(
         "<path>" if "/" in (part[:1] if in_dataset else part) else part for part in message.split()
     )
-    return f"{type(error).__name__}: {text}"[:500]
+    return f"{type(error).__name__}: {text}"

@@ -120,7 +120,7 @@ def as_on_a_gpu(stack: ExitStack) -> None:
     for name in KERNELS:
         for operator in vars(parts[name]).values():
             if type(operator).__name__ == "CustomOpDef":
-                # The operator itself, instead of what it tells of its result.
+                # The operator itself, instead of the function that only makes its results' shapes.
                 stack.enter_context(mock.patch.object(operator, "_abstract_fn", operator._init_fn))
 
 

@@ -39,3 +39,15 @@ def test_describe_returns_one_line_without_paths() -> None:
     stacked = RuntimeError('Traceback (most recent call last):\n  File "x.cc", line 5\nMXNetError: bad shape')
     assert _describe(stacked) == "RuntimeError: MXNetError: bad shape"
     assert _describe(ValueError()) == "ValueError: "
+
+
+def test_describe_names_what_an_error_was_raised_from() -> None:
+    """Triton's CompilationError begins with a line number only."""
+    error, cause = RuntimeError("at 39:16:\nsource"), AssertionError("Both operands must be same dtype\nmore")
+    error.__cause__ = cause
+    text = "RuntimeError: at 39:16: (from AssertionError: Both operands must be same dtype)"
+    assert _describe(error) == text
+    cause.args = ("in /home/alice",)
+    assert _describe(error) == "RuntimeError: at 39:16: (from AssertionError: in <path>)"
+    error.args = ("wrapped AssertionError: in /home/alice",)
+    assert _describe(error) == "RuntimeError: wrapped AssertionError: in <path>"
