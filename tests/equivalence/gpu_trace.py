@@ -1,10 +1,10 @@
 """What a pair of PyTorch does on a GPU, followed without one: types, shapes and the suite's Triton kernels.
 
-``python -m tests.equivalence.gpu_trace CASE PRECISION PACKAGES`` makes two steps of training and two of
-inference as on a GPU, with tensors that have a type and a shape but no values. Each launch of a kernel
-compiles it, from Triton's language to its first representation: a kernel whose operands do not fit ends with
-Triton's error, as it would on a GPU. Prints the kernels by phase, as JSON. Triton is imported from the folder
-PACKAGES.
+``python -m tests.equivalence.gpu_trace CASE SCALE PRECISION CAPABILITY PACKAGES`` makes a step of training
+and one of inference as on a GPU of that compute capability (``9.0``: an H100 or H200), with tensors that have
+a type and a shape but no values. Each launch of a kernel compiles it: a kernel whose operands do not fit ends
+with Triton's error, as it would on a GPU. Prints the kernels of each phase with the bytes of shared memory
+that a program needs, as JSON. Triton is imported from the folder PACKAGES.
 
 PyTorch's builds for a CPU have no tensors of a GPU. The tensors are of the CPU, and say that they are not.
 """
@@ -12,26 +12,32 @@ PyTorch's builds for a CPU have no tensors of a GPU. The tensors are of the CPU,
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 from unittest import mock
 
-HOPPER = 90  # compute capability 9.0
+Capability = tuple[int, int]
 KERNELS = ("first_convolution", "normalisation", "pooling")  # modules with operators
 
 
 class Driver:
-    """What Triton asks of a driver before it compiles."""
+    """What Triton asks of a driver before it compiles for ``capability``."""
+
+    def __init__(self, capability: Capability) -> None:
+        self._capability = capability
 
     def get_current_target(self) -> Any:
-        """An H100 or H200."""
+        """A GPU with warps of 32 threads."""
         from triton.backends.compiler import GPUTarget
 
-        return GPUTarget("cuda", HOPPER, 32)
+        major, minor = self._capability
+        return GPUTarget("cuda", 10 * major + minor, 32)
 
     def get_current_device(self) -> int:
         """The first."""
@@ -44,44 +50,36 @@ class Driver:
 
 
 @contextmanager
-def kernels_compiled() -> Iterator[list[str]]:
-    """Launches of kernels compile them and launch nothing; yields a list that gets their names."""
+def kernels_compiled() -> Iterator[dict[str, int]]:
+    """Launches of kernels compile them and launch nothing; yields bytes of shared memory by name."""
     import torch
-    import triton
-    from triton._C.libtriton import ir
-    from triton.compiler.compiler import make_backend
     from triton.runtime.jit import JITFunction, MockTensor
 
-    names: list[str] = []
+    found: dict[str, int] = {}
     run = JITFunction.run
-
-    def compiled(source: Any, target: Any, options: Any) -> Any:
-        backend = make_backend(target)
-        options = backend.parse_options({**options, **source.parse_options()})
-        context = ir.context()
-        ir.load_dialects(context)
-        backend.load_dialects(context)
-        made = backend.get_codegen_implementation(options), backend.get_module_map()
-        return source.make_ir(target, options, *made, context)
 
     def launched(kernel: Any, *values: Any, grid: Any, warmup: bool, **named: Any) -> None:
         del warmup
-        names.append(kernel.fn.__name__)
 
         def described(value: Any) -> Any:
             return MockTensor(value.dtype) if isinstance(value, torch.Tensor) else value
 
         named = {name: described(value) for name, value in named.items()}
-        run(kernel, *map(described, values), grid=grid, warmup=True, **named)
+        made = run(kernel, *map(described, values), grid=grid, warmup=True, **named)
+        name = kernel.fn.__name__
+        found[name] = max(found.get(name, 0), made.metadata.shared)
 
-    triton.runtime.driver.set_active(Driver())
-    with mock.patch("triton.compiler.compile", compiled), mock.patch.object(JITFunction, "run", launched):
-        yield names
+    with mock.patch.object(JITFunction, "run", launched):
+        yield found
 
 
-def as_on_a_gpu(stack: ExitStack) -> None:
+def as_on_a_gpu(stack: ExitStack, capability: Capability) -> None:
     """Let PyTorch's build for a CPU do what the suite does on a GPU, without its compiler and graphs."""
     import torch
+    import triton
+
+    triton.runtime.driver.set_active(Driver(capability))
+    processors = mock.Mock(multi_processor_count=132)
 
     def plain(function: Any = None, **options: Any) -> Any:
         del options
@@ -91,7 +89,8 @@ def as_on_a_gpu(stack: ExitStack) -> None:
         "torch.version.cuda": "13.0",
         "torch.compile": plain,
         "torch.cuda.is_available": lambda: True,
-        "torch.cuda.get_device_capability": lambda *_: divmod(HOPPER, 10),
+        "torch.cuda.get_device_capability": lambda *_: capability,
+        "torch.cuda.get_device_properties": lambda *_: processors,
         "torch.cuda.set_device": lambda *_: None,
         "torch.cuda.Stream": mock.MagicMock(),
         "torch.cuda.Event": mock.MagicMock(),
@@ -124,8 +123,8 @@ def as_on_a_gpu(stack: ExitStack) -> None:
                 stack.enter_context(mock.patch.object(operator, "_abstract_fn", operator._init_fn))
 
 
-def traced(name: str, precision: str, phase: str, step: Callable[[Any], object]) -> None:
-    """Make a pair of the case ``name``, and give it to ``step`` where tensors have no values."""
+def traced(name: str, scale: str, precision: str, phase: str) -> dict[str, int]:
+    """The kernels of a step of the case ``name``; at reference scale, of the default variant and batch."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -133,29 +132,29 @@ def traced(name: str, precision: str, phase: str, step: Callable[[Any], object])
     from tests.equivalence.case import load
 
     case = load(name)
+    if scale != case.scale:
+        spec = workloads.specification(case.workload)
+        case = replace(case, scale=scale, variant=spec.VARIANTS[scale][0], batch=spec.BATCHES[scale][0])
     job = replace(case.job("pytorch", precision, phase), device="cuda:0")
     framework = workloads.framework_module(job).Framework(job)
     framework.device = torch.device("cpu")
-    pair = workloads.pair_module(job).Pair(job, framework, case.data(job))
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        step(pair)
+    made = workloads.pair_module(job).Pair
+    # To note types, making a pair would compute a step with values.
+    with kernels_compiled() as found, mock.patch.object(made, "observe"):
+        pair = made(job, framework, case.data(job))
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            pair.step(0)
+    return found
 
 
-def main(name: str, precision: str, packages: str) -> None:
+def main(name: str, scale: str, precision: str, capability: str, packages: str) -> None:
     """See the module."""
     sys.path.append(packages)
-    found: dict[str, list[str]] = {}
-
-    def two_steps(pair: Any) -> None:
-        pair.step(0)
-        pair.step(1)
-
-    with ExitStack() as stack:
-        as_on_a_gpu(stack)
-        for phase in ("train", "infer"):
-            with kernels_compiled() as kernels:
-                traced(name, precision, phase, two_steps)
-            found[phase] = sorted(set(kernels))
+    major, minor = map(int, capability.split("."))
+    with tempfile.TemporaryDirectory() as cache, ExitStack() as stack:
+        os.environ["TRITON_CACHE_DIR"] = cache
+        as_on_a_gpu(stack, (major, minor))
+        found = {phase: traced(name, scale, precision, phase) for phase in ("train", "infer")}
     print(json.dumps(found))
 
 
