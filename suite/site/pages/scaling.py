@@ -76,7 +76,7 @@ def _accepted(one: ScalingResult) -> list[GroupFigures]:
 def _row(one: ScalingResult, numbers: Sequence[int], date: str, links: parts.Links) -> Html:
     """What the set measured, and its scaling efficiency on each of ``numbers`` devices."""
     address = links.to(f"scaling/{one.digest}.html")
-    end = [tag("td", parts.badge(*_status(one))), parts.cell(date)]
+    end = [tag("td", parts.badge(*_status(one), one.verdict.reached)), parts.cell(date)]
     arm = None if one.checked is None else scaling_table.first_arm(one.checked)
     if one.checked is None or arm is None:
         blank = [parts.cell("") for _ in range(len(_HEADS) - 1 + len(numbers))]
