@@ -1,4 +1,4 @@
-"""What a pair of PyTorch does on a GPU, followed without one: types, shapes and the suite's Triton kernels.
+"""Runs a PyTorch pair's step without a GPU as on one, and compiles the Triton kernels that it would launch.
 
 ``python -m tests.equivalence.gpu_trace CASE SCALE PRECISION CAPABILITY PACKAGES`` makes a step of training
 and one of inference as on a GPU of that compute capability (``9.0``: an H100 or H200), with tensors that have
@@ -51,7 +51,7 @@ class Driver:
 
 @contextmanager
 def kernels_compiled() -> Iterator[dict[str, int]]:
-    """Launches of kernels compile them and launch nothing; yields bytes of shared memory by name."""
+    """A launch of a kernel only compiles it; yields bytes of shared memory by module and name."""
     import torch
     from triton.runtime.jit import JITFunction, MockTensor
 
@@ -66,7 +66,7 @@ def kernels_compiled() -> Iterator[dict[str, int]]:
 
         named = {name: described(value) for name, value in named.items()}
         made = run(kernel, *map(described, values), grid=grid, warmup=True, **named)
-        name = kernel.fn.__name__
+        name = f"{kernel.fn.__module__.rpartition('.')[2]}.{kernel.fn.__name__}"
         found[name] = max(found.get(name, 0), made.metadata.shared)
 
     with mock.patch.object(JITFunction, "run", launched):
@@ -111,8 +111,8 @@ def as_on_a_gpu(stack: ExitStack, capability: Capability) -> None:
         (parts["layers"], "NORMALISED_BY_KERNELS", 0),  # mini scale is small
         (parts["pair"].BasePair, "run_each_shape", lambda _: None),
         (parts["checked"].Checked, "_compare", lambda *_: None),  # there are no values
-        (parts["optimisers"], "descend", lambda *_: None),  # which asks for the device
-        # The suite's own first tries a view, whose error is another one for tensors without values.
+        (parts["optimisers"], "descend", lambda *_: None),  # it chooses by the device
+        # The suite's function tries a view first. Without values its failure is another type of error.
         (parts["normalisation"], "_rows", lambda x: x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])),
     ):
         stack.enter_context(mock.patch.object(of, name, value))
