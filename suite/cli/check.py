@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
             if (withdrawal := _withdrawal(path, one)) is not None:
                 print(f"{safe(path.name)}: {withdrawal}")
             if (path / "system.json").is_file():
-                print("of the log alone: `make check-submissions` applies the rules of the tree (SUBM, REG)")
+                print("this checks the log alone: `make check-submissions` applies SUBM and REG rules too")
     verdicts = [one for one in answers if not isinstance(one, TaskError)]
     return INTERNAL if len(verdicts) < len(answers) else exit_code(verdicts, strict=args.strict)
 

@@ -127,7 +127,7 @@ def one_run(settings: Settings, measure: bool = True, here: Placement | None = N
         if outcome.exit_code:
             print(f"error: {outcome.message}", file=sys.stderr)
             for path in sorted(plan.settings.results_dir.glob(f"{plan.run_id}.debug/**/*.log")):
-                print(f"  what its worker wrote: {relative(path)}", file=sys.stderr)
+                print(f"  output of the worker: {relative(path)}", file=sys.stderr)
         elif plan.kind == CONVERSION:
             return print_outcome(outcome.folder, conversion.finish(plan, resources))
         return print_outcome(outcome.folder, outcome.exit_code)

@@ -73,8 +73,8 @@ def _copy_missing(source: Path, target: Path) -> None:
     """Copy the files below ``source`` that ``target`` lacks.
 
     Symbolic links, which may lead outside, are left out. Other runs may do the same at this time: a file
-    appears in ``target`` whole. Triton's lists of the files of a kernel have absolute paths, and it compiles
-    a kernel again whose files are not there: in the copies they are those of ``target``.
+    appears in ``target`` whole. Triton lists the files of a kernel by absolute paths (``__grp__*``), and
+    compiles the kernel again if they are missing: the copies list paths below ``target``.
     """
     old, new = (json.dumps(f"{folder}/")[:-1].encode() for folder in (source, target))
     for folder, _, names in os.walk(source):

@@ -115,6 +115,6 @@ def test_run_without_framework_aborts_with_the_import_error(tmp_path: Path) -> N
     done = run(tmp_path, *QUICK, f"framework.python={sys.executable}")
     assert done.returncode == 13
     assert "No module named 'torch'" in done.stderr
-    (line,) = (line for line in done.stderr.splitlines() if "what its worker wrote" in line)
+    (line,) = (line for line in done.stderr.splitlines() if "output of the worker" in line)
     assert "No module named 'torch'" in Path(line.split(": ")[1]).read_text()
     assert events(only_result(tmp_path, "*.partial"))[-2]["data"]["code"] == "environment"

@@ -15,7 +15,11 @@ from suite.site.html import Html, Node, tag
 from suite.site.shell import page
 
 _HEADS = (
-    *("workload", "framework", "phase", "device", "scaling, batch"),
+    "workload",
+    "framework",
+    "phase",
+    "device",
+    "scaling, batch",
     parts.head("one device", numeric=True),
 )
 
