@@ -103,7 +103,8 @@ class Row:
 def code_files(workload: str) -> set[Path]:
     """The files that decide a row of ``workload``: case, specification, pairs, frameworks, all they import.
 
-    They do not include datasets, because a case defines its data.
+    They do not include datasets, because a case defines its data, nor what ``suite/__init__.py`` imports for
+    notebooks: reader, checker and metrics of logs, which no pair uses.
     """
     folder = ROOT / "suite" / "workloads" / (workloads.specification(workload).FAMILY or workload)
     pending = [ROOT / name for name in ROOTS]
@@ -117,7 +118,7 @@ def code_files(workload: str) -> set[Path]:
         path = pending.pop()
         if path not in found:
             found.add(path)
-            pending += _imported(path)
+            pending += _imported(path) if path != ROOT / "suite" / "__init__.py" else []
     return found
 
 
