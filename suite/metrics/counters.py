@@ -7,6 +7,7 @@ from typing import Any
 
 from suite.log.model import Data, Event, Repeat
 from suite.log.units import count
+from suite.metrics.energy import device_power
 from suite.metrics.machine import at
 from suite.metrics.metric import Metric, end_of, missing, ratio, reason_of
 
@@ -53,16 +54,7 @@ def gpu(done: Sequence[Repeat]) -> dict[str, Metric]:
         return dict.fromkeys(_GPU, missing(reason_of(opened.data, "devices")))
     if not devices:
         return dict.fromkeys(_GPU, missing("no accelerator in this run"))
-    energy = _device_deltas(done, "energy_mj")
-    power = (
-        sampled(done, "power_mw", 1e-3, "W")
-        if isinstance(energy, Metric)
-        else Metric(
-            1e6 * rate(energy),
-            "W",
-            note=f"mean of each device, energy counter over {count(len(done), 'window')}",
-        )
-    )
+    power = device_power(done)
     throttle_times = [_device_deltas(done, f"throttle_ns.{name}") for name in _THROTTLES]
     known = [one for one in throttle_times if not isinstance(one, Metric)]
     throttled = (
@@ -76,7 +68,7 @@ def gpu(done: Sequence[Repeat]) -> dict[str, Metric]:
     )
     return {
         "gpu_utilisation_percent": sampled(done, "utilisation_percent", 1.0, "%"),
-        "gpu_power_w": power,
+        "gpu_power_w": power if power.value is not None else sampled(done, "power_mw", 1e-3, "W"),
         "gpu_sm_clock_mhz": sampled(done, "sm_clock_mhz", 1.0, "MHz"),
         "gpu_temperature_c": sampled(done, "temperature_c", 1.0, "°C"),
         "gpu_throttled_percent": throttled,

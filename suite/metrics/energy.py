@@ -1,8 +1,9 @@
-"""Energy per unit of work, by counters: of the accelerators, and of the processors and memory with them.
+"""Power, and energy per unit of work, by counters: of the accelerators, and with processors and memory.
 
 The counters of accelerators move every 20 to 100 ms, so that a window counts from 2 s on. In place of shorter
 ones the untimed steps of soaks and telemetry tail count, 30 s at reference scale, which run the same step:
-their mean power, times the time of a step of the soaks, over the units of a step.
+their mean power; energy is that power, times the time of a step of the soaks, over the units of a step. Soaks
+wait for their results more often than windows, so that short inference steps may draw less power in them.
 """
 
 from __future__ import annotations
@@ -40,27 +41,40 @@ def energy_per_unit(record: Record, scope: str, unit: str) -> Energy:
     done = [repeat for repeat in record.repeats if repeat.end is not None and repeat.units]
     if not done:
         return Energy(missing("no repeat has counted work"))
-    shortest = min(repeat.window_ns or 0 for repeat in done)
-    measure = _of_window if shortest >= SHORTEST_NS else _of_soak
     try:
-        parts = [measure(repeat, scope) for repeat in done]
+        parts, where = _measured(done, scope)
     except _Unknown as problem:
         return Energy(missing(str(problem)))
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.plus(part)
     what = "energy counters of the accelerators"
     if scope == NODE:
         what = "energy counters of processors and memory (RAPL)"
         what += " and accelerators" if _has_devices(done[0]) else ""
-    where = count(len(done), "window")
-    if measure is _of_soak:
-        where = f"{total.ns / 1e9:.3g} s of untimed steps (soaks and tail)"
-        where += f", because a window lasts {shortest / 1e9:.2g} s"
     return Energy(
-        Metric(total.joules_per_unit, f"J/{unit}", note=f"{what} over {where}"),
+        Metric(_sum(parts).joules_per_unit, f"J/{unit}", note=f"{what} over {where}"),
         [part.joules_per_unit for part in parts],
     )
+
+
+def device_power(done: Sequence[Repeat]) -> Metric:
+    """Mean power of an accelerator in W over the completed repeats ``done``, at least one."""
+    try:
+        parts, where = _measured(done, DEVICES)
+    except _Unknown as problem:
+        return missing(str(problem))
+    devices = sum(len(opened["devices"]) for opened, _ in done[0].counter_pairs() if opened is not None)
+    total = _sum(parts)
+    watts = 1e9 * total.joules / total.ns / devices
+    return Metric(watts, "W", note=f"mean of each device, energy counters over {where}")
+
+
+def _measured(done: Sequence[Repeat], scope: str) -> tuple[list[_Part], str]:
+    """The parts of the repeats ``done``, and over what they were measured; _Unknown if one was not."""
+    shortest = min(repeat.window_ns or 0 for repeat in done)
+    if shortest >= SHORTEST_NS:
+        return [_of_window(repeat, scope) for repeat in done], count(len(done), "window")
+    parts = [_of_soak(repeat, scope) for repeat in done]
+    where = f"{_sum(parts).ns / 1e9:.3g} s of untimed steps (soaks and tail)"
+    return parts, f"{where}, because a window lasts {shortest / 1e9:.2g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +99,24 @@ class _Part:
         )  # fmt: skip
 
 
+def _sum(parts: Sequence[_Part]) -> _Part:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.plus(part)
+    return total
+
+
 def _of_window(repeat: Repeat, scope: str) -> _Part:
-    joules = 0.0
+    joules, spans = 0.0, []
     for opened, closed in repeat.counter_pairs():
         if opened is None or closed is None:
             raise _Unknown(f"repeat {repeat.index} has no counters at window start and window end")
         joules += _joules(repeat, opened, closed, scope)
-    window, steps = int(repeat.window_ns or 0), _steps(repeat)
-    return _Part(joules, window, window, steps, int(repeat.units or 0), steps)
+        spans.append(_apart(opened, closed))
+    if spans[0] <= 0:
+        raise _Unknown("the counters of window start and end have the same time")
+    steps = _steps(repeat)
+    return _Part(joules, spans[0], spans[0], steps, int(repeat.units or 0), steps)
 
 
 def _of_soak(repeat: Repeat, scope: str) -> _Part:

@@ -186,6 +186,7 @@ def _of_machine(log: Log, ends: list[dict[str, Any]], windows: list[int]) -> dic
         spent, lasted = log.untimed_energy()
         step = sum(one["soak_ns"] for one in ends) / sum(one["soak_steps"] for one in ends)
         joules = (spent / 1e3 / lasted) * step * (500 / work)
+        power = 1e6 * spent / lasted
     worker = sum(one["cpu_time_ns"] for one in ends) / sum(windows)
     usage, usage_span = log.counter("host", "cpu_usage_ns")
     threads = log.all("env")[0]["facts"]["cpu"]["threads"]

@@ -55,6 +55,42 @@ def test_energy_is_power_times_the_time_of_a_unit(tmp_path: Path, step_ns: int, 
     assert found.repeats == pytest.approx([wanted] * 5, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("step_ns", "over"), [(LONG_NS, "over 5 windows"), (SHORT_NS, "because a window lasts 0.2 s")]
+)
+def test_power_of_a_short_window_is_that_of_the_untimed_steps(
+    tmp_path: Path, step_ns: int, over: str
+) -> None:
+    """A counter that moves every 100 ms hardly moves in a window of a few milliseconds."""
+
+    def stand_still(events: Any) -> None:
+        for repeat in range(5):
+            opened, closed = (
+                one["data"]["devices"][0]
+                for one in events
+                if one["kind"] == "telemetry"
+                and one["repeat"] == repeat
+                and one["data"]["source"] == "counters"
+            )
+            closed["energy_mj"] = opened["energy_mj"]
+
+    edit = stand_still if step_ns == SHORT_NS else None
+    found = metrics_of(made(tmp_path, reference(step_ns=step_ns), edit))["gpu_power_w"]
+    assert found.value == pytest.approx(WATTS, rel=0.02)
+    assert found.note.endswith(over)
+
+
+def test_counters_of_the_same_time_give_no_energy(tmp_path: Path) -> None:
+    def at_once(events: Any) -> None:
+        for one in events:
+            if one["kind"] == "telemetry" and one["data"]["source"] == "counters":
+                one["data"]["offset_ns"] = 1
+
+    found = energy_per_unit(made(tmp_path, reference(step_ns=LONG_NS), at_once), DEVICES, "sample").metric
+    assert found.value is None
+    assert "same time" in found.reason
+
+
 @pytest.mark.parametrize("step_ns", [LONG_NS, SHORT_NS])
 def test_node_has_devices_processors_and_memory(tmp_path: Path, step_ns: int) -> None:
     record = made(tmp_path, reference(step_ns=step_ns), with_rapl(100))

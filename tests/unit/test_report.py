@@ -111,11 +111,13 @@ def test_averages_name_windows_and_sample_counts() -> None:
     found = metrics_of(throughput_record(gpus=2))
     assert found["gpu_utilisation_percent"].value == 90
     assert found["gpu_utilisation_percent"].note == "mean of 10 samples at 1 Hz: 10 in 5 windows"
-    # 500 mJ a millisecond are 500 W, of each of the two devices.
-    assert found["gpu_power_w"].value == pytest.approx(500)
-    assert "5 windows" in found["gpu_power_w"].note
+    assert found["gpu_power_w"].note.startswith("mean of 10 samples")  # windows of 1 s, and no soak
     assert found["cpu_host_cores"].value == pytest.approx(2)
     assert found["cpu_throttled_percent"].value == pytest.approx(1)
+    found = metrics_of(throughput_record((20,) * 5, gpus=2))
+    # 500 mJ a millisecond are 500 W, of each of the two devices.
+    assert found["gpu_power_w"].value == pytest.approx(500)
+    assert found["gpu_power_w"].note.endswith("over 5 windows")
 
 
 def test_missing_accelerator_is_reported_once_and_never_zero() -> None:
