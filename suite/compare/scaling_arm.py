@@ -24,8 +24,7 @@ from suite.log import statistics
 from suite.log.model import Event, Record, Repeat
 from suite.log.safe import safe
 from suite.metrics.machine import at, device_name, devices
-from suite.metrics.metric import Metric, missing
-from suite.metrics.run import unit
+from suite.metrics.run import metrics_of, unit
 
 # What the number of devices, the strategy and the batch change. Equal digests of code imply an equal commit.
 _MAY_DIFFER = (
@@ -35,7 +34,7 @@ _MAY_DIFFER = (
     *("threads", "framework.threads", "openmp.OMP_NUM_THREADS"),  # the ranks share the processor
 )
 _GROUPS = (MEANING, SETTINGS, RULES, IMAGE, CODE, SYSTEM, SOFTWARE)
-_SAMPLED = {"sm_clock_mhz": (1.0, "MHz"), "power_mw": (1e-3, "W")}
+_OF_GPUS = ("gpu_sm_clock_mhz", "gpu_power_w")  # as the table and the page of a result state them
 
 
 def scaling_arm(path: Path) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def scaling_arm(path: Path) -> dict[str, Any]:
 
 
 def _arm(record: Record) -> dict[str, Any]:
-    speed = record.throughput
+    speed, metrics = record.throughput, metrics_of(record)
     assert speed is not None
     return {
         "run_id": record.run_id,
@@ -66,7 +65,7 @@ def _arm(record: Record) -> dict[str, Any]:
         "ranks": [_rank_windows(repeat) for repeat in record.repeats],
         "threads": at(record.header.data, "settings.threads"),
         "sweep": sweep_rows(record),
-        "sampled": {name: asdict(_sampled(record, name)) for name in _SAMPLED},
+        "of_gpus": {name: asdict(metrics[name]) for name in _OF_GPUS},
     }
 
 
@@ -120,18 +119,3 @@ def sweep_rows(record: Record) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _sampled(record: Record, name: str) -> Metric:
-    """The median of the 1 Hz samples of all devices inside the windows."""
-    scale, name_of_unit = _SAMPLED[name]
-    if not devices(record):
-        return missing("no accelerator in this run")
-    samples = [sample for repeat in record.repeats for sample in repeat.samples("window")]
-    values = [at(device, name) for sample in samples for device in sample["devices"] or ()]
-    known = [value for value in values if value is not None]
-    if not known:
-        why = "the devices do not report it" if values else "no 1 Hz sample lies in a window"
-        return missing(why)
-    note = f"median of {len(known)} samples in the windows"
-    return Metric(scale * statistics.median(known), name_of_unit, note=note)

@@ -88,7 +88,7 @@ def _group_rows(one: GroupFigures, accepted: bool) -> Iterator[list[str]]:
             f"{significant(arm['per_second'])} {arm['unit']}/s",
             share(one.shares.get(name)),
             f"{cause} {share(loss)}".strip(),
-            *(_short(Metric(**arm["sampled"][each])) for each in ("sm_clock_mhz", "power_mw")),
+            *(_short(Metric(**metric)) for metric in arm["of_gpus"].values()),
             remarks[name],
         ]
 
@@ -147,9 +147,9 @@ def table_notes(checked: CheckedSet) -> list[str]:
     """:func:`notes`, and why clocks or power in the table are null."""
     arms = [arm for one in checked.figures for arm in one.arms.values()]
     reasons = {
-        f"SM clock and power null: {metric['reason']}"
+        f"SM clock or power null: {metric['reason']}"
         for arm in arms
-        for metric in arm["sampled"].values()
+        for metric in arm["of_gpus"].values()
         if metric["value"] is None
     }
     return [*notes(checked), *sorted(reasons)]
@@ -167,7 +167,7 @@ def to_json(checked: CheckedSet) -> str:
                 },
                 "batch_per_device": arm["key"]["batch"],
                 "strategy": arm["key"]["strategy"],
-                **{field: _metric(Metric(**value)) for field, value in arm["sampled"].items()},
+                **{field: _metric(Metric(**value)) for field, value in arm["of_gpus"].items()},
             }
             for name, arm in one.arms.items()
         }

@@ -332,7 +332,7 @@ def test_table_and_json_show_the_same_figures(sandbox: Sandbox, tmp_path: Path) 
         assert shown.replace("[", r"\[").replace("]", r"\]") in scaling_table.to_markdown(found)
     assert scaling_table.ON_PROCESSORS in text
     assert "null" in text
-    assert group["arms"][SINGLE]["power_mw"] == {"value": None, "reason": "no accelerator in this run"}
+    assert group["arms"][SINGLE]["gpu_power_w"] == {"value": None, "reason": "no accelerator in this run"}
 
 
 def test_table_of_gpus_has_clock_and_power_of_each_arm(sandbox: Sandbox, tmp_path: Path) -> None:
