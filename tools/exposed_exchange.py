@@ -198,6 +198,8 @@ def main() -> None:
     job_options(parser)
     parser.add_argument("--out", required=True, type=Path, help="folder of the traces")
     options = parser.parse_args()
+    if options.devices < 2:
+        parser.error("--devices: expected 2 or more: one device exchanges nothing (see tools.step_profile)")
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="exchange-") as folder:
         arguments = job_of(options, folder), str(options.out)
