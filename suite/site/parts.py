@@ -296,12 +296,12 @@ def results_table(
         head("score", numeric=True),
         head("unit"),
         head("95 % interval", numeric=True),
+        head("status"),
         head("division", filtered="division"),
         head("level"),
-        head("status"),
         head("data"),
-        head("submitter"),
         head("date"),
+        head("submitter"),
     ]
     part = f"row {links.to('')}"
     rows = [kept(result, part, partial(result_row, result, links)) for result in results]
@@ -334,12 +334,12 @@ def result_row(result: Result, links: Links) -> Html:
         number(value, "score"),
         cell(unit if unit != OOM else "out of memory"),
         interval(low, high, "95 % interval"),
+        tag("td", status_badge(result)),
         tag("td", division_badge(result), f" {scale} scale" if scale == "mini" else None),
         tag("td", level_badge(result)),
-        tag("td", status_badge(result)),
         cell(result.row.group[1]),
+        tag("td", date_of(result) or DASH, class_="whole"),
         cell(result.row.submitter),
-        cell(date_of(result)),
     ]
     return tag("tr", cells, data_digest=result.digest, class_="gone" if result.struck else None)
 
@@ -350,7 +350,7 @@ def interval(low: Metric | None, high: Metric | None, label: str | None = None) 
     if first is None or last is None:
         return tag("td", DASH, class_="n", data_label=label)
     shown = f"{significant(first)} – {significant(last)}"
-    return tag("td", shown, class_="n", data_sort=repr(first), data_label=label)
+    return tag("td", shown, class_="n range", data_sort=repr(first), data_label=label)
 
 
 def resources_table(results: Sequence[Result], links: Links, caption: str) -> Html:
