@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from suite.advice.cells import Cell, Config, Group
+from suite.advice.cells import Cell, Config, Group, merge
 from suite.advice.goal import BATCH, CACHE, CPUS, DEVICES, MEMORY, THREADS, Goal, size_of
 from suite.advice.memory import Memory
 from suite.advice.model import CPUS as BOUND_BY_CPUS
@@ -86,7 +86,10 @@ class Advisor:
         self.group = group
         self.timed = [cell for cell in group.cells if cell.step_s is not None]
         self.failed = [cell for cell in group.cells if cell.step_s is None]
-        self._measured = {self._point(cell.config): cell for cell in self.timed}
+        self._measured = {cell.config: cell for cell in self.timed}
+        # Memory does not change the time of a step: a size that was not measured has the mean of the others.
+        of_any_memory = merge(replace(one, config=_without_memory(one.config)) for one in self.timed)
+        self._of_any_memory = {cell.config: cell for cell in of_any_memory}
         self.model: StepTime | None = None
         self.no_model = ""
         points: dict[Point, list[float]] = {}
@@ -138,7 +141,7 @@ class Advisor:
     def row(self, config: Config, machine: Machine | None = None) -> Row:
         """The row of one configuration."""
         lacking = self._lacks_memory(config)
-        cell = self._measured.get(self._point(config))
+        cell = self.measured(config)
         if lacking:
             return Row(config, OOM, machine, why=lacking)
         if cell is not None:
@@ -163,8 +166,8 @@ class Advisor:
         )
 
     def measured(self, config: Config) -> Cell | None:
-        """The cell of this configuration, memory apart; None if it was not measured."""
-        return self._measured.get(self._point(config))
+        """The cell of this configuration, else the mean of those that differ in memory alone; else None."""
+        return self._measured.get(config) or self._of_any_memory.get(_without_memory(config))
 
     def _measured_row(self, config: Config, cell: Cell, machine: Machine | None) -> Row:
         """The measured rate. Of one repeat it has no interval: its bounds are as far off as the model's."""
@@ -188,7 +191,7 @@ class Advisor:
 
     def _lacks_memory(self, config: Config) -> str:
         """Why a configuration runs out of memory; empty if it does not, by all that is known."""
-        measured = self._measured.get(self._point(config))
+        measured = self.measured(config)
         for cell in self.failed:
             limit, given = cell.config.memory_bytes, config.memory_bytes
             as_little = limit is None or (given is not None and given <= limit)
@@ -276,10 +279,22 @@ class Advisor:
         )
         if math.prod(map(len, axes)) > _MOST_CONFIGS:
             return list(dict.fromkeys(cell.config for cell in self.group.cells))
-        return [
+        found = [
             Config(cpus, int(batch), int(devices), memory or None, cache)
             for cpus, batch, devices, memory, cache in itertools.product(*axes)
         ]
+        return found if MEMORY in grid else [config for config in found if self._has_own_memory(config)]
+
+    def _has_own_memory(self, config: Config) -> bool:
+        """False where it would repeat the number of a cell that has the same processors and other memory."""
+        sizes = {
+            one.config.memory_bytes
+            for one in self.group.cells
+            if (one.config.cpus, one.config.devices) == (config.cpus, config.devices)
+        }
+        if sizes and config.memory_bytes not in sizes:
+            return False
+        return config in self._measured or self.measured(config) is None
 
     def _axis(self, grid: dict[str, tuple[str, ...]], name: str, part: str) -> list[float]:
         return [float(value) for value in grid[name]] if name in grid else self.levels(part)
@@ -309,6 +324,10 @@ class Advisor:
         device = (values["a"] + values.get("b", 0.0) * batch) * values.get("g", 1.0)
         work = values.get("c", 0.0) * batch * devices
         return work / device + values.get("u", 0.0) if device > 0 and work > 0 else None
+
+
+def _without_memory(config: Config) -> Config:
+    return replace(config, memory_bytes=None)
 
 
 @lru_cache(maxsize=16)

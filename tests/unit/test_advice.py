@@ -180,6 +180,24 @@ def test_a_cell_of_one_repeat_has_the_interval_of_the_model_around_its_rate() ->
     assert few.row(cells[0].config).low is None
 
 
+def test_cells_that_differ_in_memory_alone_keep_their_own_results() -> None:
+    """Their rows showed the result and the run of one of them. Other memory has their mean."""
+    small, large, other = Config(16, 256, 1, 64 * GIB), Config(16, 256, 1, 128 * GIB), Config(8, 256)
+    first = cell(16, 256, step_s=0.010, run_ids=("first",))
+    second = cell(16, 256, config=large, step_s=0.008, run_ids=("second",))
+    third = cell(8, 256, config=other, run_ids=("third",))
+    advisor = Advisor(group(first, second, third))
+    rows = [row for row in advisor.rows({}, None) if row.source == "measured"]
+    # No row of 8 processors has the memory of another cell.
+    assert [(row.config, row.run_ids) for row in rows] == [
+        (other, ("third",)), (small, ("first",)), (large, ("second",)),
+    ]  # fmt: skip
+    assert [row.per_second for row in rows] == pytest.approx([third.per_second, 25_600, 32_000])
+    mean = advisor.row(replace(small, memory_bytes=32 * GIB))
+    assert (mean.source, mean.run_ids) == ("measured", ("first", "second"))
+    assert 25_600 < (mean.per_second or 0) < 32_000
+
+
 def test_a_run_of_several_repeats_has_the_interval_of_both() -> None:
     """Otherwise the answer to "run it again" would be to run it again."""
     once, several = cell(4, 128, low_per_s=None, high_per_s=None), cell(4, 128)
