@@ -253,6 +253,7 @@ def synthetic(process: str, noise: float, seed: int, *, devices: Sequence[int] =
     names = ("workload", "variant", "framework", "phase", "precision", "scale", "data")
     key: dict[str, Any] = dict.fromkeys(names, "synthetic")
     key |= {"scenario": "offline", "nodes": 1, "loader": "native", "storage": None, "strategy": None}
+    key["data"] = "real"  # the loader works on each sample
     return Group(key, "samples", "a device", False, tuple(cells), capacity_bytes=_CAPACITY)
 
 

@@ -102,7 +102,9 @@ class Advisor:
             if not self.timed:
                 raise TooFewCells("no cell has a measured time")
             times = tuple(sum(points[one]) / len(points[one]) for one in self.points)
-            self.model = _model(tuple(self.points), times, processor=group.processor)
+            self.model = _model(
+                tuple(self.points), times, processor=group.processor, host_works=group.host_works
+            )
         except TooFewCells as error:
             self.no_model = str(error)
 
@@ -331,8 +333,10 @@ def _without_memory(config: Config) -> Config:
 
 
 @lru_cache(maxsize=16)
-def _model(points: tuple[Point, ...], times: tuple[float, ...], *, processor: bool) -> StepTime:
-    return StepTime(points, times, processor=processor)
+def _model(
+    points: tuple[Point, ...], times: tuple[float, ...], *, processor: bool, host_works: bool
+) -> StepTime:
+    return StepTime(points, times, processor=processor, host_works=host_works)
 
 
 def _host_bound(cell: Cell) -> bool:

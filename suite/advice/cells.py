@@ -96,6 +96,11 @@ class Group:
         return str(self.key.get("loader") or "")
 
     @property
+    def host_works(self) -> bool:
+        """Whether processors work on each sample: synthetic data are neither read nor decoded."""
+        return self.processor or self.key["data"] != "synthetic"
+
+    @property
     def alike(self) -> tuple[Any, ...]:
         """What is equal in groups that share a model: all but the loader."""
         key = {name: value for name, value in self.key.items() if name != "loader"}

@@ -10,7 +10,9 @@ B: batch per device; d: devices of a node; v: processors of a node, on a process
 ranks. The parameters a (s), b (s per sample of the batch), c (processor seconds per sample), h (s that each
 doubling of a rank's threads adds to a step, because they wait for each other), s (s per sample that the disk
 needs, one for each state of the page cache but ``warm``) and e (s of an exchange) are not negative. A term is
-fitted only where the cells vary what it depends on.
+fitted only where the cells vary what it depends on. Synthetic data on an accelerator are neither read nor
+decoded, so that c and s are left out: results have more processors where they have more devices, which would
+else be taken for work of the processors.
 
 Cells of several loaders are fitted together: each loader has its own c, and on an accelerator, where loaders
 may decode images, the device takes g times as long with it (of the first loader g is 1).
@@ -85,13 +87,13 @@ class TooFewCells(ValueError):
 class _Layout:
     """The parameters of one form for cells with these levels, and the step times that they give."""
 
-    def __init__(self, points: Sequence[Point], form: str, *, processor: bool) -> None:
+    def __init__(self, points: Sequence[Point], form: str, *, processor: bool, host_works: bool) -> None:
         self.processor = processor
         self.batches = sorted({float(point.batch) for point in points})
         self.cpus = sorted({float(point.cpus) for point in points})
         devices = {point.devices for point in points}
         caches = sorted({point.cache for point in points})
-        self.caches = [name for name in caches if name != "warm"] if len(self.cpus) > 1 else []
+        self.caches = [name for name in caches if name != "warm"] if host_works and len(self.cpus) > 1 else []
         self.loaders = sorted({point.loader for point in points})
         alone = len(self.loaders) == 1
         self.c_of = {loader: "c" if alone else f"c.{loader}" for loader in self.loaders}
@@ -99,12 +101,13 @@ class _Layout:
         self.names += ["b"] if len(self.batches) > 1 else []
         for loader in self.loaders:
             varied = len({point.cpus for point in points if point.loader == loader}) > 1
-            self.names += [self.c_of[loader]] if varied else []
+            self.names += [self.c_of[loader]] if host_works and varied else []
         self.names += [] if processor else [f"g.{loader}" for loader in self.loaders[1:]]
         self.names += ["h"] if processor and len(self.cpus) > 1 else []
         self.names += ["e"] if len(devices) > 1 else []
         self.names += [f"s.{name}" for name in self.caches]
-        self.names += ["u"] if form != PLAIN and not processor and len(self.cpus) > 2 else []
+        of_loader = host_works and not processor and len(self.cpus) > 2
+        self.names += ["u"] if form != PLAIN and of_loader else []
         self.size = len(self.names)
 
     def start(self, rows: Rows, times: Floats, random: np.random.Generator | None) -> Floats:
@@ -238,21 +241,25 @@ class _Chosen:
         return fit.times(rows, local=self.form == LOCAL)
 
 
-def parameter_count(points: Sequence[Point], *, processor: bool) -> int:
+def parameter_count(points: Sequence[Point], *, processor: bool, host_works: bool = True) -> int:
     """The number of parameters of the plain form for cells at ``points``."""
-    return _Layout(points, PLAIN, processor=processor).size
+    return _Layout(points, PLAIN, processor=processor, host_works=host_works).size
 
 
 class StepTime:
-    """The fitted model. TooFewCells unless there is at least one cell more than parameters."""
+    """The fitted model. TooFewCells unless there is at least one cell more than parameters.
+
+    ``host_works``: whether the processors work on each sample.
+    """
 
     def __init__(
-        self, points: Sequence[Point], times_s: Sequence[float], *, processor: bool, seed: int = 0
-    ) -> None:
+        self, points: Sequence[Point], times_s: Sequence[float], *,
+        processor: bool, host_works: bool = True, seed: int = 0,
+    ) -> None:  # fmt: skip
         self.points, self.processor = tuple(points), processor
         self._rows, self._times = Rows.of(points), np.array(times_s, dtype=np.float64)
         self._random = np.random.default_rng(seed)
-        self.parameters = parameter_count(points, processor=processor)
+        self.parameters = parameter_count(points, processor=processor, host_works=host_works)
         if len(points) <= self.parameters:
             raise TooFewCells(
                 f"a prediction needs at least {self.parameters + 1} cells for "
@@ -261,7 +268,7 @@ class StepTime:
         self._fold_of = self._random.permutation(len(points)) % min(len(points), FOLDS)
         found: _Chosen | None = None
         for forms in ((PLAIN,), (CORE, LOCAL)):
-            layout = _Layout(points, forms[0], processor=processor)
+            layout = _Layout(points, forms[0], processor=processor, host_works=host_works)
             fit, folds = self._fitted(layout)
             for form in forms:
                 chosen = _Chosen(form, fit, folds, self._errors(folds, local=form == LOCAL))

@@ -128,7 +128,8 @@ def _too_few(advisor: Advisor, grid: dict[str, tuple[str, ...]]) -> str:
     More than the cells so far: an axis counts as soon as a second value of it is measured.
     """
     points = [*map(advisor.group.point, advisor.configs(grid)), *advisor.points]
-    needed = parameter_count(points, processor=advisor.group.processor) + 1
+    group = advisor.group
+    needed = parameter_count(points, processor=group.processor, host_works=group.host_works) + 1
     return f"a model of these configurations needs at least {needed} cells, found {len(advisor.points)}"
 
 

@@ -367,6 +367,25 @@ def test_synthetic_data_are_said_to_leave_the_host_out(advisor: Advisor) -> None
     assert "synthetic data" not in shown(advisor, "throughput>=1")
 
 
+def test_processors_do_not_limit_synthetic_data_on_a_gpu() -> None:
+    """Larger machines have more processors and more devices: 16 seemed to limit two devices."""
+    cells = [
+        cell(cpus, batch, devices, step_s=0.002 + 1e-4 * batch, input_wait_percent=0.0)
+        for cpus, devices in ((16, 1), (64, 4))
+        for batch in (128, 256, 512)
+    ]
+    advisor = Advisor(group(*cells, key={**KEY, "data": "synthetic"}))
+    assert "processors work on each sample" not in text.model_text(advisor)
+    row = advisor.row(Config(16, 512, 4, 64 * GIB))
+    assert (row.source, row.binds) == ("predicted", "device")
+    assert row.per_second == pytest.approx(4 * 512 / 0.0532, rel=0.02)
+    assert "fewer processors than measured" in advisor.row(Config(8, 512, 4, 64 * GIB)).why
+    assert "processors work on each sample" in text.model_text(Advisor(group(*cells)))
+    few = Advisor(group(*cells[:1], key={**KEY, "data": "synthetic"}))
+    answer = asked(few, "throughput>=20000", "runtime.cpus=16,64 batch=128,512 devices=1,4")
+    assert answer.why_next == "a model of these configurations needs at least 4 cells, found 1"
+
+
 def test_a_goal_of_cost_needs_the_units_of_an_epoch(advisor: Advisor) -> None:
     goal = Goal("cost", 1.0)
     assert goal.least_rate(None, 3.0) is None
