@@ -262,9 +262,8 @@ def _sentence(found: tuple[Advisor, Row], goal: Goal, epoch: float | None, price
     if cost is not None and prices is not None:
         per = "an epoch" if units else f"{_PER_MILLION} {group.unit}"
         rate += f", {prices.currency} {cost:.4g} for {per}"
-    return (
-        f"{name}{', '.join(parts)} in {group.key['framework']}: {rate}, {row.source}, limited by {row.binds}"
-    )
+    where = f"in {group.key['framework']} on {group.device}"
+    return f"{name}{', '.join(parts)} {where}: {rate}, {row.source}, limited by {row.binds}"
 
 
 def _interval(row: Row) -> str:

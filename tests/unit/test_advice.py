@@ -524,6 +524,21 @@ def test_without_results_the_error_names_a_command(
     assert "`make run WORKLOAD=ncf FRAMEWORK=pytorch PHASE=infer`" in capsys.readouterr().err
 
 
+def test_the_answer_names_the_device() -> None:
+    """Groups of several devices compete for one goal: "16 processors, 1 device" may be that of any."""
+    slower = cell(16, 512, step_s=0.08)
+    groups = [group(cell(16, 512)), group(slower, device="NVIDIA H100")]
+    advisors = [Advisor(one, groups) for one in groups]
+    goal = read_goal("throughput>=9000")
+    answer = answer_of([(one, one.rows({}, None)) for one in advisors], goal, None, {}, None)
+    (line,) = text.answer_lines(answer, goal, None, None)
+    assert "16 processors, 1 device, batch 512" in line
+    assert " in pytorch on NVIDIA H200: 9,624 images/s" in line
+    table = join(advice_page._advice(advisors, "ids")).partition("</table>")[0]
+    assert ">device model</th>" in table
+    assert "<td>NVIDIA H200</td>" in table
+
+
 def test_the_site_names_the_loader_of_a_choice_between_loaders() -> None:
     cells = [cell(cpus, batch) for cpus in (1, 4, 16) for batch in (32, 128, 512)]
     slower = [replace(one, config=replace(one.config, cpus=one.config.cpus + 1)) for one in cells]

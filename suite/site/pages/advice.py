@@ -162,7 +162,7 @@ def _goals(advised: Sequence[tuple[Advisor, Sequence[object]]]) -> Node:
     commands: dict[str, None] = {}
     of_loaders = len({one.group.loader for one, _ in advised}) > 1
     numeric = ("share", "goal", "cpus", "devices", "batch")
-    names = [*numeric, "framework", *(["loader"] if of_loaders else [])]
+    names = [*numeric, "device model", "framework", *(["loader"] if of_loaders else [])]
     names += [f"{unit}/s (interval)", "basis", "limit"]
     for share in SHARES:
         goal = Goal(THROUGHPUT, float(f"{share * max(rates):.3g}"))
@@ -187,6 +187,7 @@ def _goals(advised: Sequence[tuple[Advisor, Sequence[object]]]) -> Node:
                 tag("td", f"{config.cpus:g}", class_="n"),
                 tag("td", config.devices, class_="n"),
                 tag("td", config.batch, class_="n"),
+                tag("td", advisor.group.device),
                 tag("td", advisor.group.key["framework"]),
                 tag("td", advisor.group.loader) if of_loaders else None,
                 tag("td", f"{significant(row.per_second or 0.0)} ({_bounds(row.low, row.high)})"),
