@@ -57,6 +57,11 @@ class Row:
         """The price of the machine per hour; infinite without one."""
         return math.inf if self.machine is None else self.machine.price
 
+    @property
+    def sure_rate(self) -> float:
+        """What rows are compared by: the lower bound of the rate, without an interval the rate; 0 without."""
+        return self.low if self.low is not None else self.per_second or 0.0
+
     def cost(self, units: float, rate: float | None) -> float | None:
         """The price of ``units`` at ``rate`` units per second."""
         if self.machine is None or not rate:
@@ -358,7 +363,7 @@ def verdict_of(row: Row, goal: Goal, epoch_units: float | None) -> Verdict:
 
 def smallest(rows: Sequence[tuple[Advisor, Row]]) -> tuple[Advisor, Row] | None:
     """The row with the fewest devices, then processors, then memory; the fastest of equal ones."""
-    return min(rows, key=lambda found: (*found[1].size, -(found[1].low or 0)), default=None)
+    return min(rows, key=lambda found: (*found[1].size, -found[1].sure_rate), default=None)
 
 
 def cheapest(rows: Sequence[tuple[Advisor, Row]], *, of_work: bool = False) -> tuple[Advisor, Row] | None:
@@ -371,22 +376,24 @@ def cheapest(rows: Sequence[tuple[Advisor, Row]], *, of_work: bool = False) -> t
     def order(found: tuple[Advisor, Row]) -> tuple[float, float]:
         row = found[1]
         price = (row.cost(1.0, row.low) or math.inf) if of_work else row.price
-        return (price, -(row.low or 0))
+        return (price, -row.sure_rate)
 
     return min(priced, key=order, default=None)
 
 
-def best_batches(rows: Iterable[Row]) -> list[Row]:
-    """For each machine and configuration apart from the batch, the row with the best lower bound."""
+def best_batches(
+    rows: Iterable[Row], goal: Goal | None = None, epoch_units: float | None = None
+) -> list[Row]:
+    """For each machine and configuration apart from the batch, the row with the best lower bound.
+
+    One that reaches ``goal`` comes before all others, so that the rows agree with the answer.
+    """
     found: dict[tuple[object, ...], Row] = {}
+    ranks: dict[tuple[object, ...], tuple[float, ...]] = {}
     for row in rows:
-        config = replace(row.config, batch=0)
-        name = (row.machine.name if row.machine else "", config)
-        known = found.get(name)
-        if known is None or _rank(row) > _rank(known):
-            found[name] = row
+        verdict = verdict_of(row, goal, epoch_units) if goal else Verdict(surely=False, possibly=False)
+        name = (row.machine.name if row.machine else "", replace(row.config, batch=0))
+        rank = (row.source != OOM, verdict.surely, verdict.closely, row.sure_rate, row.per_second or 0.0)
+        if name not in ranks or rank > ranks[name]:
+            found[name], ranks[name] = row, rank
     return list(found.values())
-
-
-def _rank(row: Row) -> tuple[bool, float, float]:
-    return (row.source != OOM, row.low or 0.0, row.per_second or 0.0)

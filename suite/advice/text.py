@@ -51,8 +51,9 @@ def blocks(
             others = len(prices.machines) - len({row.machine.name for row in shown if row.machine})
             if others:
                 yield TextLine(f"left out: {count(others, 'machine')} of the price file with other devices")
-        yield from _table(advisor.group, best_batches(shown), goal, units, prices)
-        yield from _remarks(advisor, shown)
+        best = best_batches(shown, goal, units)
+        yield from _table(advisor.group, best, goal, units, prices)
+        yield from _remarks(advisor, shown, best)
         yield from _pivot(advisor, rows)
         yield from _per_watt(advisor.group)
 
@@ -140,7 +141,7 @@ def _table(
         yield TextLine(f"{len(by_size) - _MOST_ROWS} more rows: FORMAT=json has all")
 
 
-def _remarks(advisor: Advisor, rows: Sequence[Row]) -> Iterator[Block]:
+def _remarks(advisor: Advisor, rows: Sequence[Row], best: Sequence[Row]) -> Iterator[Block]:
     group = advisor.group
     # That there is no model was said above the table.
     whys = dict.fromkeys(f"{row.source}: {row.why}" for row in rows if row.why not in ("", advisor.no_model))
@@ -148,7 +149,7 @@ def _remarks(advisor: Advisor, rows: Sequence[Row]) -> Iterator[Block]:
         yield TextLine(why)
     if group.key["data"] == "synthetic":
         yield TextLine("synthetic data: nothing is read or decoded; with DATA=real the host may limit")
-    if any(row.source == EXTRAPOLATED for row in best_batches(rows)):
+    if any(row.source == EXTRAPOLATED for row in best):
         yield TextLine("extrapolated: outside of what was measured; its interval is twice as wide")
     energies = {cell.no_energy for cell in group.cells if cell.step_s is not None and cell.no_energy}
     for why in sorted(energies)[:1]:

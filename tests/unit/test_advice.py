@@ -164,6 +164,32 @@ def test_without_intervals_the_faster_batch_is_the_best() -> None:
     assert [row.config.batch for row in best] == [128]
 
 
+def test_the_answer_names_the_batch_of_the_table_where_cells_have_no_interval() -> None:
+    """Both are the faster of two cells of one size, also beside a slower one that has an interval."""
+    none: dict[str, Any] = {"low_per_s": None, "high_per_s": None, "host_memory_bytes": None}
+    slow, fast = cell(4, 128, step_s=0.0160, **none), cell(4, 256, step_s=0.0319, **none)
+    known = cell(4, 64, step_s=0.0128, low_per_s=4_950.0, high_per_s=5_050.0)
+    for cells in ((slow, fast), (known, fast)):  # too few for a model, which would give them an interval
+        advisor = Advisor(group(*cells))
+        answer = asked(advisor, "throughput>=7990")
+        assert answer.smallest is None
+        assert answer.closest is not None
+        (row,) = best_batches(advisor.rows({}, None))
+        assert row.config == answer.closest[1].config == fast.config
+
+
+def test_the_table_shows_the_batch_that_surely_reaches_the_goal() -> None:
+    """Not a faster one of a single repeat, of which that is not known."""
+    known = cell(4, 64, step_s=0.0128, low_per_s=4_950.0, high_per_s=5_050.0)
+    single = cell(4, 128, step_s=0.0160, low_per_s=None, high_per_s=None)
+    advisor = Advisor(group(known, single))
+    rows = advisor.rows({}, None)
+    assert [row.config.batch for row in best_batches(rows)] == [128]
+    assert [row.config.batch for row in best_batches(rows, read_goal("throughput>=4900"))] == [64]
+    assert found(asked(advisor, "throughput>=4900")).config.batch == 64
+    assert re.search(r"^ *4 +64 .* yes$", shown(advisor, "throughput>=4900"), re.MULTILINE)
+
+
 def test_a_cell_of_one_repeat_has_the_interval_of_the_model_around_its_rate() -> None:
     """Without an interval no measured cell would suffice, and a prediction for more processors would win."""
     cells = [
