@@ -31,12 +31,13 @@ def main(args: argparse.Namespace) -> int:
     """Plan, run and show; the exit code as above."""
     from suite.plan.code import code_digest
     from suite.sweep import execution
-    from suite.sweep.planning import plan_cells
+    from suite.sweep.planning import plan_cells, refuse_invalid
 
     paths, options = split_overrides(args.overrides, args.results_dir)
     cells, study = _cells(args, options)
     code = code_digest()
     planned = plan_cells(cells, args.results_dir, paths, code)
+    refuse_invalid(planned, matrix_axes(options))
     if study is not None:
         execution.print_progress(f"{study.study} ({'; '.join(study.sources)})")
     execution.announce(planned)

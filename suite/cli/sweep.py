@@ -43,12 +43,13 @@ def main(args: argparse.Namespace) -> int:
     from suite.report import sweep_table
     from suite.sweep import execution, journal
     from suite.sweep.order import steps_of
-    from suite.sweep.planning import plan_cells
+    from suite.sweep.planning import plan_cells, refuse_invalid
 
     paths, options = split_overrides(args.overrides, args.results_dir)
-    cells, study = _cells(args, options)
+    cells, axes, study = _cells(args, options)
     code, disks = code_digest(), _disks(args.disks)
     planned = plan_cells(cells, args.results_dir, paths, code, disks=disks)
+    refuse_invalid(planned, axes)
     identity = json.dumps([[cell.options for cell in cells], code]).encode()
     sweep = sha256_hex(identity)[:12]
     lines = journal.read(args.results_dir)
@@ -97,8 +98,8 @@ def main(args: argparse.Namespace) -> int:
     return 0 if all(entry.settled for entry in ran.entries) else UNFINISHED
 
 
-def _cells(args: argparse.Namespace, options: Sequence[str]) -> tuple[tuple[Cell, ...], Sweep | None]:
-    """The cells of the grid or file, and the file."""
+def _cells(args: argparse.Namespace, options: Sequence[str]) -> tuple[tuple[Cell, ...], Axes, Sweep | None]:
+    """The cells of the grid or file, the axes that the user named, and the file."""
     from suite.sweep.cells import filter_cells
     from suite.sweep.grid import grid_cells, parse_axes, parse_grid, with_axes
     from suite.sweep.studies import read_sweep
@@ -119,7 +120,7 @@ def _cells(args: argparse.Namespace, options: Sequence[str]) -> tuple[tuple[Cell
         cells = with_axes(filter_cells(study.cells, **filters), axes)
         if not cells:
             raise BadConfiguration("sweep: expected at least one cell, found none: the filters leave nothing")
-        return cells, study
+        return cells, axes, study
     first = {name: tuple(values) for name, values in filters.items() if values}
     if twice := next((name for name in first if name in axes), None):
         raise BadConfiguration(f"{twice}: expected it once, found it as a flag and in the grid; remove one")
@@ -130,7 +131,7 @@ def _cells(args: argparse.Namespace, options: Sequence[str]) -> tuple[tuple[Cell
             "the name of a file in conf/sweep, found neither"
         )
     _check(axes, first)
-    return grid_cells(first | axes), None
+    return grid_cells(first | axes), first | axes, None
 
 
 def _check(axes: Axes, first: Axes) -> None:

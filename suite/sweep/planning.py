@@ -20,7 +20,7 @@ from suite.log.units import count
 from suite.metrics.image import conditions_text, counts_text
 from suite.plan.compose import composer
 from suite.plan.custom import custom_code
-from suite.plan.errors import Refusal, Unsupported
+from suite.plan.errors import BadConfiguration, Refusal, Unsupported
 from suite.plan.machine import Machine, detect_machine
 from suite.plan.options import MAX
 from suite.plan.plan import Plan
@@ -93,6 +93,29 @@ def plan_cells(
             alike = took.get(_kind(cell.options))
             planned.append(replace(one, guess=median(alike)) if alike and one.to_run else one)
     return tuple(planned)
+
+
+def refuse_invalid(planned: Iterable[PlannedCell], axes: Iterable[str]) -> None:
+    """BadConfiguration for a value of ``axes`` that is refused in every cell: a typing error in an option.
+
+    Without this each cell would end as an error, beside those that run for hours.
+    """
+    names = tuple(axes)
+    wrong: dict[tuple[str, str | None], str] = {}
+    valid: set[tuple[str, str | None]] = set()
+    for one in planned:
+        if one.entry.status == NOT_AVAILABLE and one.exit_code is None:
+            continue  # its options were not read
+        about = one.entry.why.partition(":")[0]  # the option, or the section that the option is in
+        for name in names:
+            value = (name, one.cell.value(name))
+            if one.exit_code != BadConfiguration.code:
+                valid.add(value)
+            elif f"{name}.".startswith(f"{about}."):
+                wrong.setdefault(value, one.entry.why)
+    for value, why in wrong.items():
+        if value not in valid:
+            raise BadConfiguration(why)
 
 
 def _kind(options: Iterable[str]) -> tuple[str, ...]:

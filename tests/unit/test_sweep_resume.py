@@ -49,6 +49,41 @@ def test_dry_run_states_a_reason_of_several_cells_once(
     assert lines[6].startswith("[1] precision tf32 cannot run in pytorch on cpu")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--grid", "batch=256,abc"), "batch: expected auto, max or a whole number"),
+        (("--grid", "batch=256,abc framework.threads=1,x"), "found 'x'"),
+        (("--grid", "batch=256", "precision=bf17"), "precision: expected one of"),
+        (("--grid", "batch=256,512", "repeats=0"), "repeats: expected auto or a whole number"),
+    ],
+)
+def test_a_value_that_no_cell_can_have_is_refused_before_any_cell(
+    tmp_path: Path, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    ran = measuring(tmp_path, monkeypatch)
+    for dry in ((), ("--dry",)):
+        assert sweep(tmp_path, *options, *dry) == 10
+        assert message in capsys.readouterr().err
+    assert ran == []
+
+
+def test_a_matrix_refuses_a_value_that_no_cell_can_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = ("matrix", "--workload", "ncf", "--framework", "pytorch", "--results-dir", str(tmp_path), "--dry")
+    for option, message in (
+        ("scale=min", "scale: expected one of auto, reference, mini, found 'min' (did you mean mini?)"),
+        ("precision=fp32,bf17", "precision: expected one of fp32, tf32, bf16, fp16, found 'bf17'"),
+    ):
+        assert main([*one, option]) == 10
+        assert message in capsys.readouterr().err
+    # In training it is refused, in inference not: the matrix shows both.
+    assert main([*one, "scenario=single_stream"]) == 0
+    assert "scenario: single_stream goes with phase=infer" in capsys.readouterr().out
+
+
 def sweep(results: Path, *options: str) -> int:
     fixed = ("--workload", "ncf", "--framework", "pytorch", "--phase", "train", "runtime=native")
     return main(["sweep", "--grid", GRID, *fixed, "--results-dir", str(results), *options])
