@@ -43,11 +43,14 @@ def main(args: argparse.Namespace) -> int:
     from suite.report import sweep_table
     from suite.sweep import execution, journal
     from suite.sweep.order import steps_of
-    from suite.sweep.planning import plan_cells, refuse_invalid
+    from suite.sweep.planning import plan_cells, refuse_invalid, unknown_disk
 
     paths, options = split_overrides(args.overrides, args.results_dir)
     cells, axes, study = _cells(args, options)
     code, disks = code_digest(), _disks(args.disks)
+    # Those of a study are skipped: a machine need not have every disk of it.
+    if unknown := next((name for name in axes.get(_DISK, ()) if name not in disks), None):
+        raise BadConfiguration(unknown_disk(unknown, disks))
     planned = plan_cells(cells, args.results_dir, paths, code, disks=disks)
     refuse_invalid(planned, axes)
     identity = json.dumps([[cell.options for cell in cells], code]).encode()

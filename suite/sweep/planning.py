@@ -134,14 +134,19 @@ def _run_options(cell: Cell, path_options: Sequence[str], disks: Mapping[str, Pa
     if not disk:
         return (*cell.options, *path_options)
     if disk not in disks:
-        given = f"those of the file are {', '.join(disks)}" if disks else "no file was given"
-        raise Unsupported(
-            f"disk: expected the name of a folder in the file of DISKS, found {disk} ({given}); write the "
-            f'line {disk} = "/folder" and give DISKS=file.toml'
-        )
+        raise Unsupported(unknown_disk(disk, disks))
     others = [one for one in path_options if not one.startswith("data_root=")]
     named = [one for one in cell.options if not one.startswith(_DISK)]
     return (*named, *others, quoted_path("data_root", disks[disk]))
+
+
+def unknown_disk(disk: str, disks: Mapping[str, Path]) -> str:
+    """Why the axis ``disk`` cannot have this value."""
+    given = f"those of the file are {', '.join(disks)}" if disks else "no file was given"
+    return (
+        f"disk: expected the name of a folder in the file of DISKS, found {disk} ({given}); write the "
+        f'line {disk} = "/folder" and give DISKS=file.toml'
+    )
 
 
 def quoted_path(name: str, path: Path) -> str:

@@ -225,14 +225,17 @@ def test_results_on_one_disk_are_not_those_of_another(
         return RunExit(0, 1.0, result(tmp_path / "results", good), "", ())
 
     monkeypatch.setattr(Runner, "run", run)
-    monkeypatch.setattr("tests.unit.test_sweep_resume.GRID", "disk=fast,slow,tape batch=16")
+    monkeypatch.setattr("tests.unit.test_sweep_resume.GRID", "disk=fast,slow batch=16")
     assert sweep(tmp_path / "results", "--disks", str(names)) == 0
     assert seen == [f'data_root="{folder}"' for folder in folders.values()]
-    assert (
-        "skipped: disk: expected the name of a folder in the file of DISKS, found tape"
-        in capfd.readouterr().out
-    )
     assert sweep(tmp_path / "results", "--disks", str(names)) == 0
+    assert len(seen) == len(folders)
+    unknown = ("--grid", "disk=fast,tape batch=16", "--disks", str(names))
+    assert sweep(tmp_path / "results", *unknown, "--dry") == 10
+    told = "disk: expected the name of a folder in the file of DISKS, found "
+    assert f"{told}tape (those of the file are fast, slow)" in capfd.readouterr().err
+    assert sweep(tmp_path / "results") == 10
+    assert f"{told}fast (no file was given)" in capfd.readouterr().err
     assert len(seen) == 2
 
 
