@@ -42,6 +42,7 @@ def main(args: argparse.Namespace) -> int:
     from suite.plan.code import code_digest
     from suite.report import sweep_table
     from suite.sweep import execution, journal
+    from suite.sweep.cells import axes_of
     from suite.sweep.order import steps_of
     from suite.sweep.planning import plan_cells, refuse_invalid, unknown_disk
 
@@ -78,7 +79,9 @@ def main(args: argparse.Namespace) -> int:
             progress(f"note: {study.note}")
         print(execution.listing(planned))
         return 0
-    begun = journal.SweepLine(sweep, seed or 0, len(cells), study=study.name if study is not None else "")
+    begun = journal.SweepLine(
+        sweep, seed or 0, len(cells), study=study.name if study is not None else "", axes=axes_of(cells)
+    )
     ran = execution.run_cells(planned, args.results_dir, code, steps, begun, args.timeout)
     references = {**earlier, **ran.references}
     if 0 in references:

@@ -34,6 +34,7 @@ class SweepLine:
     cells: int
     wall: str = field(default_factory=_now)
     study: str = ""  # the name of a file in conf/sweep; empty for another sweep
+    axes: tuple[str, ...] = ()  # options that differ between its cells; earlier versions wrote none
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ def _key(value: object) -> bool:
 
 _VALID: Mapping[str, Callable[[object], bool]] = {
     "options": _texts,
+    "axes": _texts,
     "group": _texts,
     "key": _key,
     "outcome": OUTCOMES.__contains__,

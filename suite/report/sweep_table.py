@@ -57,12 +57,17 @@ class SweepTable:
     findings: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     seed: int = 0
+    planned_axes: tuple[str, ...] = ()  # of a sweep that was interrupted: its rows may share their values
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The options that differ between the rows, in their order."""
+        """The options that differ between the rows, and those that were planned to, in their order."""
         names = dict.fromkeys(name for row in self.rows for name in row.options)
-        return tuple(name for name in names if len({row.options.get(name) for row in self.rows}) > 1)
+        return tuple(
+            name
+            for name in names
+            if name in self.planned_axes or len({row.options.get(name) for row in self.rows}) > 1
+        )
 
     @property
     def common(self) -> str:

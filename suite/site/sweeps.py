@@ -49,6 +49,7 @@ class JournalSweep:
     study: str
     wall: str
     ended: tuple[JournalCell, ...] = field(default=())
+    axes: tuple[str, ...] = ()  # options that differ between all of its cells; empty if that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def read_journal(root: Path, cache: Cache, tasks: str) -> Journal:
             return Journal(problem=safe(found, _LONGEST_REASON))
         cache.write(key, value)
     sweeps = tuple(
-        JournalSweep(**{**one, "ended": tuple(_cell(each) for each in one["ended"])})
+        JournalSweep(**{**one, "ended": tuple(map(_cell, one["ended"])), "axes": tuple(one["axes"])})
         for one in value["sweeps"]
     )
     return Journal(sweeps, value["left_out"], value["problem"])
@@ -126,6 +127,7 @@ def journal_of(folder: Path) -> dict[str, Any]:
                 "cells": len(ended) if first is None else first.cells,
                 "study": "" if first is None else first.study,
                 "wall": "" if first is None else first.wall,
+                "axes": [] if first is None else list(first.axes),
                 "ended": list(_ended(ended, identity, references)),
             }
         )

@@ -43,6 +43,13 @@ def _shortened(option: str) -> str:
     return option if len(option) <= _LONGEST else f"{option[: _LONGEST // 2]}…{option[-_LONGEST // 4 :]}"
 
 
+def axes_of(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """The options that differ between the cells, in their order."""
+    values = [cell.values for cell in cells]
+    names = dict.fromkeys(name for one in values for name in one)
+    return tuple(name for name in names if len({one.get(name) for one in values}) > 1)
+
+
 def pair_cells() -> tuple[Cell, ...]:
     """The cells of training and inference of every pair."""
     return tuple(

@@ -278,6 +278,24 @@ def test_a_sweep_has_its_figure_its_drift_and_the_cells_that_are_left(swept: Pat
     assert sorted(path.name for path in (swept / "sweep").iterdir()) == [f"{SWEEP}.html", "matrix.html"]
 
 
+def test_the_title_of_an_interrupted_sweep_names_its_axes_and_options(tmp_path: Path) -> None:
+    """Of one cell that has ended no option differs; a bare 2 might be anything."""
+    (tmp_path / "results").mkdir()
+    ended = cell("error", "repeats=2", "batch=256", reason="crashed")
+    earlier = replace(ended, sweep="f" * 12)  # of a version that wrote no axes
+    write_journal(
+        tmp_path / "results",
+        SweepLine(SWEEP, 1, 2, axes=("batch", "another")), ended, SweepLine("f" * 12, 1, 2), earlier,
+    )  # fmt: skip
+    site = site_of(tmp_path)
+    listed = read(site / "sweeps.html").text
+    assert "ncf pytorch train repeats 2: batch" in listed
+    assert "ncf pytorch train repeats 2 batch 256" in listed
+    page = read(site / "sweep" / f"{SWEEP}.html").text
+    assert "ncf pytorch train repeats 2: batch" in page
+    assert "256" in page[page.index("Cells") :]
+
+
 def test_published_figures_come_from_the_suite_and_not_from_the_journal(tmp_path: Path) -> None:
     options = (
         *("workload=resnet50", "framework=pytorch", "phase=train", "scale=reference", "precision=fp32"),

@@ -69,6 +69,16 @@ def test_a_value_that_no_cell_can_have_is_refused_before_any_cell(
     assert ran == []
 
 
+def test_the_journal_has_the_axes_of_all_planned_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measuring(tmp_path, monkeypatch)
+    assert sweep(tmp_path, "--grid", "batch=256,512 cache=warm") == 0
+    lines = (tmp_path / "journal.jsonl").read_text().splitlines()
+    assert json.loads(lines[0])["axes"] == ["batch"]
+    assert journal.last_seed(tmp_path, json.loads(lines[0])["sweep"]) is not None
+
+
 def test_a_matrix_refuses_a_value_that_no_cell_can_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,7 +30,7 @@ FOOTER = (
 _LINKS = parts.Links("../")
 _STATUS = {"timeout": TIMED_OUT, "error": FAILED, "skipped": NOT_AVAILABLE}
 _BADGES = {"ok": "accepted", "error": "rejected", "timeout": "flagged", "oom": "flagged"}
-_NAMED = ("workload", "framework", "phase")  # axes that a figure tells apart by itself
+_NAMED = ("workload", "framework", "phase")  # a value says which it is, also in a figure
 _MOST_DRAWN = 200  # cells of a figure
 # Options of a cell whose value a result states, by the name that its key or its settings have for them.
 _STATED = {
@@ -102,6 +102,7 @@ class _Made:
             tuple(_references(sweep.ended, by_run_id)),
             self.study.findings if self.study is not None else (),
             _sources(self.study),
+            planned_axes=sweep.axes,
         )
 
     @property
@@ -114,7 +115,11 @@ class _Made:
             return "Matrices"
         if self.study is not None:
             return self.study.title
-        common = [value for name, value in self.table.rows[0].options.items() if name not in self.table.axes]
+        common = [
+            value if name in _NAMED else f"{name} {value}"
+            for name, value in self.table.rows[0].options.items()
+            if name not in self.table.axes
+        ]
         return f"{' '.join(common)}: {', '.join(self.table.axes)}" if self.table.axes else " ".join(common)
 
     def page(self) -> str:
