@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from suite.cli.estimate import expected_time, warnings_of
@@ -135,6 +136,11 @@ def _findings(plan: Plan) -> int:
 def header_of(plan: Plan) -> CheckedHeader:
     """The header of the run, as far as it is known before the preparation. Raises a Refusal."""
     dataset, image = _assumed_data(plan), _assumed_image(plan)
+    if plan.settings.batch_max:  # the search has not run: ID-009 would compare "max" with its first batch
+        shown = tuple(
+            text for text in plan.settings.overrides if text.partition("=")[0].lstrip("+") != "batch"
+        )
+        plan = replace(plan, settings=replace(plan.settings, overrides=shown))
     with storage_problems():
         attempt = next_attempt(plan.settings.results_dir, plan.key)
     return checked_header(plan, dataset, image, custom_code(plan.settings, plan.accelerator), attempt)

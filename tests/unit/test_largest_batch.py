@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from suite.checker import check_result
+from suite.cli import main
 from suite.contract import STEPS
 from suite.harness import largest
 from suite.harness.largest import FEW, FITS, search
@@ -116,6 +117,13 @@ def test_batch_search_that_contradicts_the_batch_is_rejected(search_rows: Any, t
 def test_batch_max_without_a_search_is_rejected(tmp_path: Path) -> None:
     folder = rewrite(write_good(tmp_path, Good()), put("header", "overrides", ["batch=max"]))
     assert {finding.rule for finding in check_result(folder, rules_of).rejections} == {"ID-009"}
+
+
+def test_dry_run_of_batch_max_agrees_with_the_run(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folders = [f"{name}_dir={tmp_path / name}" for name in ("results", "cache")]
+    run = ["run", "workload=ncf", "framework=pytorch", "data=synthetic", "runtime=native", "dry=true"]
+    assert main([*run, "batch=max", *folders]) == 0
+    assert "the rules reject nothing in this run" in capfd.readouterr().out
 
 
 def test_batch_search_is_refused_in_closed(tmp_path: Path) -> None:
