@@ -1,4 +1,4 @@
-"""Paths given as results: name what else is there, such as an archive, and the command that helps."""
+"""Paths given as results: name what else is there, such as an archive or a scaling set, and what helps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import shlex
 import stat
 from pathlib import Path
 
+from suite.cli.guard import relative
+from suite.compare.scaling_set import FILE, ScalingSet, is_set, read_set, run_folder
+from suite.log.finding import RecordError
 from suite.log.safe import safe
 
 # (offset, bytes, name, command). A compressed tar is named by its compression.
@@ -24,19 +27,36 @@ _HEAD = 512
 
 
 def problem_of(path: Path) -> str | None:
-    """Why ``path`` is no result, in one line: it does not exist, or is an archive; None otherwise."""
+    """Why ``path`` is no result, in one line: nothing, an archive or a scaling set; None otherwise."""
+    if is_set(path) and path.exists():
+        return _set_problem(path)
     return advice(path) if path.exists() else f"nothing at {safe(path)}"
 
 
 def result_problem(path: Path) -> str | None:
     """Why ``path`` can be no result's folder, in one line; None if the checker should read it."""
-    if path.is_dir() and not os.path.lexists(path / "run.jsonl"):
+    if path.is_dir() and not is_set(path) and not os.path.lexists(path / "run.jsonl"):
         if path.suffix == ".debug":
             return f"the debug text of a run at {safe(path)}: the result is beside it, without .debug"
         if any(inner.is_dir() for inner in path.iterdir()):
             several = "give one of them, or a tree of submissions to `check-submissions`"
             return f"a folder of folders at {safe(path)}: {several}"
     return problem_of(path)
+
+
+def _set_problem(path: Path) -> str:
+    """That ``path`` is a scaling set, and the folders of its runs."""
+    folder = path.parent if path.name == FILE else path
+    text = f"{safe(folder, 300)}: this is a scaling set; give one of its runs"
+    try:
+        known = ScalingSet.of_dict(read_set(folder))
+    except RecordError:  # `check` says what is wrong with the set
+        return text
+    arms = [(name, arm.run_id) for group in known.groups for name, arm in group.arms.items()]
+    if not arms:
+        return f"{safe(folder, 300)}: this is a scaling set without a finished run"
+    where = relative(run_folder(folder, known.workload, arms[0][1]).parent)
+    return f"{text}, in {safe(where, 300)}: {', '.join(f'{run_id} ({name})' for name, run_id in arms)}"
 
 
 def advice(path: Path) -> str | None:

@@ -131,11 +131,14 @@ def _is_load(path: Path) -> bool:
 
 def input_bound(args: argparse.Namespace) -> int:
     """Compare a run on real data with the slower of its load and its run on synthetic batches."""
+    from suite.cli.archives import problem_of
     from suite.compare.input_bound import input_bounds
     from suite.compare.result_row import checked_rows
     from suite.report.compare_text import TextLine
     from suite.report.junit import PASSED, JunitCase
 
+    for problem in filter(None, map(problem_of, args.results)):
+        raise UsageError(f"expected results' folders, found {problem}")
     rows = checked_rows(args.results)
     if unscored := [row for row in rows if not row.metrics]:
         first = unscored[0]

@@ -36,7 +36,9 @@ _FILES = {
 
 def main(args: argparse.Namespace) -> int:
     """Print or write the tables; the exit code as above."""
+    from suite.cli.archives import problem_of
     from suite.compare.result_row import checked_folders
+    from suite.compare.scaling_set import is_set
     from suite.log.units import count
     from suite.report import summary
 
@@ -46,6 +48,8 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(
             f"expected a result or a folder of results, found nothing at {', '.join(map(str, absent))}"
         )
+    if (given := next(filter(is_set, paths), None)) is not None:
+        raise UsageError(f"expected a result or a folder of results, found {problem_of(given)}")
     known = checked_folders(paths)
     rows = {folder: row for folder, row in known.items() if _asked(row, args)}
     if args.here:

@@ -21,6 +21,8 @@ _REASON = re.compile("[ -~]{1,500}")
 
 def main(args: argparse.Namespace) -> int:
     """Add the entry; returns 0. UsageError for a folder that is no submission, a reason or a registry."""
+    from suite.cli.archives import problem_of
+    from suite.compare.scaling_set import is_set
     from suite.log.canonical import sha256_hex
     from suite.log.files import LOG, folder_of, read_file
     from suite.log.finding import RecordError
@@ -33,6 +35,8 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(
             f"expected the registry {registry}, found no such folder: run this in the project's folder"
         )
+    if is_set(args.result):
+        raise UsageError(f"--result: expected the folder of a submission, found {problem_of(args.result)}")
     folder = folder_of(args.result)
     run_id, submitter = _names(folder, args.submissions)
     try:

@@ -20,6 +20,9 @@ SWEEP = ("--make", "sweep", "WORKLOAD=ncf", "FRAMEWORK=pytorch")
 _THOUSAND = ",".join(map(str, range(1, 1001)))
 MILLION = f"GRID=batch={_THOUSAND} framework.threads={_THOUSAND}"
 
+SET = min(ROOT.glob("submissions/*/sets/*/*"))
+IS_SET = f"found {SET}: this is a scaling set; give one of its runs, in {ROOT}/submissions/"
+
 # The arguments of `python -m suite`, its exit code, and what the message says. `--make` is how make calls it.
 CASES: list[tuple[tuple[str, ...], int, str]] = [
     # names
@@ -121,6 +124,28 @@ CASES: list[tuple[tuple[str, ...], int, str]] = [
     (("--make", "audit", "RESULT=."), 2, "found a folder of folders at .: give one of them"),
     (("--make", "system", "RESULT=run.debug"), 2, "the result is beside it, without .debug"),
     (("--make", "data", "WORKLOAD=ncf", "FROM=none"), 12, "none: no such file"),
+    # a scaling set instead of one of its results
+    *(
+        (("--make", verb, f"RESULT={SET}", *more), 2, IS_SET)
+        for verb, more in {
+            "audit": (),
+            "audit-perturb": (),
+            "audit-replay": (),
+            "export": (),
+            "quote": (),
+            "report": (),
+            "summary": (),
+            "system": (),
+            "withdraw": ("REASON=x", f"SUBMISSIONS={ROOT / 'submissions'}"),
+        }.items()
+    ),
+    (("--make", "quote", f"RESULT={SET}/set.json"), 2, IS_SET),
+    (
+        ("--make", "compare", f"A={SET}", f"B={SET}"),
+        2,
+        f"A: expected a result's folder, found {SET}: this is a",
+    ),
+    (("--make", "compare", f"RESULTS={SET} {SET} x-load-y"), 2, IS_SET),
 ]
 
 
