@@ -95,6 +95,8 @@ def translate(target: str, pairs: Sequence[str]) -> list[str]:
         raise WrongVariable(f"ARGS: expected closed quotes, found {given[ARGS]!r}") from error
     if verb.name == "ab":
         return [*flags, *_sides(target, given)]
+    if last and any(option.many and not option.positional for option in verb.options):
+        flags.append("--")  # argparse would take what follows --in DIR for further values of it
     return [*flags, *last]
 
 

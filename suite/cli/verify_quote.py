@@ -29,7 +29,9 @@ def main(args: argparse.Namespace) -> int:
     found = next(folders_with_log(folders, digest), None)
     if found is None:
         where = ", ".join(safe(folder) for folder in folders)
-        raise UsageError(f"no run.jsonl with SHA-256 {digest} under {where}; --in names the folder")
+        raise UsageError(
+            f"no run.jsonl with SHA-256 {digest} under {where}; --in DIR names its folder (make: IN=)"
+        )
     value = judged_at(found, args.submissions)
     print(f"log: {safe(found, 300)}")
     if value["quote"] is None:

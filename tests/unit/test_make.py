@@ -298,6 +298,7 @@ def test_bare_check_takes_the_newest_finished_result(
             ["audit-perturb", "--result", "r", "--pair", "p.py", "--grow", "4"],
         ),
         (["quote", "RESULT=a b"], ["quote", "--result", "a b"]),
+        (["verify-quote", "SENTENCE=a b", "IN=d"], ["verify-quote", "--in", "d", "--", "a b"]),
         (["export", "RESULT=a b"], ["export", "a b"]),
         (["export", "RESULT=r", "OUT=a b"], ["export", "--out", "a b", "r"]),
         (["export", "RESULT=r", "OUT=-"], ["export", "--out", "-", "r"]),

@@ -229,7 +229,7 @@ def test_quote_of_missing_log_is_not_verified(
 ) -> None:
     where = ["--submissions", str(tree.root)]
     assert main(["verify-quote", quote.sentence({**fields, "sha256": "0" * 64}), *where]) == 2
-    assert "--in names the folder" in capsys.readouterr().err
+    assert "--in DIR names its folder (make: IN=)" in capsys.readouterr().err
     assert main(["verify-quote", "fast", *where]) == 2
     assert main(["verify-quote", "\x1b[31m" + "0" * 64 + "1" * 64, *where]) == 2
     assert "\x1b" not in capsys.readouterr().err
@@ -241,6 +241,7 @@ def test_verify_quote_finds_log_in_given_folder(tmp_path: Path, capsys: pytest.C
     assert main(["quote", "--result", str(run), *where]) == 0
     output = capsys.readouterr().out.removesuffix("\n")
     assert main(["verify-quote", output, *where, "--in", str(tmp_path / "results")]) == 0
+    assert main(["--make", "verify-quote", f"SENTENCE={output}", f"IN={tmp_path / 'results'}"]) == 0
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "run.jsonl").symlink_to(run / "run.jsonl")
     assert main(["verify-quote", output, *where, "--in", str(tmp_path / "links")]) == 2
