@@ -19,6 +19,7 @@ from suite.cli.guard import UsageError
 from suite.compare.comparable import COMPARE_TASKS
 from suite.compare.scaling import check_set
 from suite.compare.scaling_set import is_set
+from suite.log.files import LOG, PARTIAL
 from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.log.units import count
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 ACCEPTED, REJECTED, INTERNAL, FLAGGED = 0, 1, 2, 3
 _MAX_CHARACTERS = 1000  # of an error of the checker
+_MAX_LINE = 1 << 20  # bytes of a log's first line
 _ORDER = {"reject": 0, "flag": 1, "info": 2}
 
 
@@ -61,14 +63,30 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _newest(folder: Path) -> Path:
-    """The newest finished result in ``folder``; UsageError without one."""
+    """The finished result in ``folder`` that began last; UsageError without one."""
     print("this checks a result; `make test` runs the self-tests", file=sys.stderr)
-    found = [path for path in folder.glob("*Z-*") if path.is_dir()]
-    finished = sorted(path for path in found if path.suffix not in (".partial", ".debug"))
+    found = [path for path in folder.glob("*Z-*") if path.is_dir() and path.suffix != ".debug"]
+    found.sort(key=_began)
+    finished = [path for path in found if path.suffix != PARTIAL]
+    if found and found[-1].suffix == PARTIAL:
+        text = "it runs still, or was interrupted; RESULT= with that folder says how far it came"
+        print(f"newer, but incomplete: {found[-1]}: {text}", file=sys.stderr)
     if not finished:
-        raise UsageError(f"no result in {folder}/ yet: make run WORKLOAD=ncf FRAMEWORK=pytorch")
+        none = "finished result" if found else "result"
+        raise UsageError(f"no {none} in {folder}/ yet: make run WORKLOAD=ncf FRAMEWORK=pytorch")
     print(f"newest result: {finished[-1]}", file=sys.stderr)
     return finished[-1]
+
+
+def _began(folder: Path) -> tuple[str, str]:
+    """When a run began by the first line of its log, and its name: names of one minute are in no order."""
+    stated = folder.name.partition("Z")[0]
+    try:
+        with (folder / LOG).open("rb") as log:
+            wall = str(json.loads(log.readline(_MAX_LINE))["wall"])
+    except (OSError, ValueError, KeyError, TypeError):
+        wall = f"{stated[:4]}-{stated[4:6]}-{stated[6:11]}:{stated[11:]}"  # by its name alone
+    return wall, folder.name
 
 
 def _checked(sandbox: Sandbox, path: Path) -> VerdictSummary | TaskError:

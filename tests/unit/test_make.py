@@ -6,6 +6,7 @@ tests call the suite's translation themselves.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -239,12 +240,20 @@ def test_bare_check_takes_the_newest_finished_result(
     for name in (
         "20260101T0000Z-a",
         "20260201T0000Z-b",
+        "20260201T0000Z-c",
         "20260301T0000Z-c.partial",
         "20260301T0000Z-c.debug",
     ):
         (tmp_path / "results" / name).mkdir(parents=True)
     assert main(["check"]) == 1
-    assert "newest result: results/20260201T0000Z-b" in capsys.readouterr().err
+    assert "newest result: results/20260201T0000Z-c" in capsys.readouterr().err
+    for name, second in (("20260201T0000Z-b", "07"), ("20260201T0000Z-c", "05")):
+        first = {"kind": "header", "wall": f"2026-02-01T00:00:{second}.000000Z"}
+        (tmp_path / "results" / name / "run.jsonl").write_text(json.dumps(first) + "\n")
+    assert main(["check"]) == 1
+    errors = capsys.readouterr().err
+    assert "newest result: results/20260201T0000Z-b" in errors  # of one minute, the one that began last
+    assert "newer, but incomplete: results/20260301T0000Z-c.partial" in errors
     assert command("check", "RESULT=a b", "STRICT=1", "JSON=1") == ["check", "--strict", "--json", "a b"]
 
 
