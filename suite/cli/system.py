@@ -7,8 +7,10 @@ It lists what no log contains, such as the name of the system and its cooling, w
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from suite.cli.guard import UsageError
+from suite.cli.keygen import default_path
 
 _ANYBODY = "my-company"  # the names to fill in are the same for every submitter
 
@@ -42,5 +44,15 @@ def main(args: argparse.Namespace) -> int:
     except FileExistsError as error:
         raise UsageError(f"{args.out} exists and is not overwritten: give --out FILE (make: OUT=)") from error
     print(f"written: {args.out}, {len(missing)} lines to fill in. Then:")
-    print(f"make submit RESULT={args.result} SUBMITTER={_ANYBODY} SYSTEM={args.out}")
+    command = [
+        f"RESULT={args.result}",
+        f"SUBMITTER={_ANYBODY}",
+        f"SYSTEM={args.out}",
+        f"KEY={default_path()}",
+    ]
+    print(shlex.join(["make", "submit", *command]))
+    print(
+        "KEY= is the private key that you registered (`make keygen`, `make register`); without one leave it "
+        "out: the submission is then unsigned, at level L0"
+    )
     return 0

@@ -93,7 +93,10 @@ def test_submit_without_key_is_refused_where_the_submitter_has_one(
     tree: Registrar, plain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tree.submit(plain, key=False) == 1
-    assert "SIGN-002" in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert "SIGN-002" in errors
+    assert f"a signature by the registered key {tree.key.public.key_id[:16]}" in errors
+    assert "Give KEY= with the registered key." in errors
     assert tree.runs() == []
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from suite.cli import main
+from suite.cli.keygen import default_path
 from suite.submissions import package as submission
 from suite.submissions.system import encode
 from suite.submissions.text import check_all
@@ -134,7 +135,7 @@ def test_system_file_is_written_once_and_submits_when_it_is_filled_in(
 ) -> None:
     file, root = tmp_path / "system.toml", tmp_path / "submissions"
     assert main(["system", "--result", str(good), "--out", str(file)]) == 0
-    assert f"SYSTEM={file}" in capsys.readouterr().out
+    assert f"SYSTEM={file} KEY={default_path()}" in capsys.readouterr().out
     empty = file.read_text()
     names = [line.split(" = ")[0] for line in empty.splitlines() if " = " in line]
     assert submit(good, file, root) == 2

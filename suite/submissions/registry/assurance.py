@@ -90,8 +90,8 @@ def _signature(
     if result.attestation is None:
         # Anybody can write into a folder: who has registered a key signs with it, so that others cannot.
         own = [key for key in registry.keys if key.submitter == result.submitter]
-        if any(key.lifetime.covers(result.ended) for key in own):
-            wanted = f"a signature: {result.submitter} had a registered key when the run ended"
+        if known := [key.public.key_id[:16] for key in own if key.lifetime.covers(result.ended)]:
+            wanted = f"a signature by the registered key {' or '.join(known)}… of {result.submitter}"
             return [], [Breach("SIGN-002", ATTESTATION, wanted, "none")]
         if result.record.division == "closed":
             return [], [Breach("SIGN-006", ATTESTATION, "a signature: the result is closed", "none")]
