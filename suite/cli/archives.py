@@ -7,8 +7,9 @@ import shlex
 import stat
 from pathlib import Path
 
-from suite.cli.guard import relative
+from suite.cli.guard import UsageError, relative
 from suite.compare.scaling_set import FILE, ScalingSet, is_set, read_set, run_folder
+from suite.log.files import LOG
 from suite.log.finding import RecordError
 from suite.log.safe import safe
 
@@ -35,13 +36,20 @@ def problem_of(path: Path) -> str | None:
 
 def result_problem(path: Path) -> str | None:
     """Why ``path`` can be no result's folder, in one line; None if the checker should read it."""
-    if path.is_dir() and not is_set(path) and not os.path.lexists(path / "run.jsonl"):
+    if path.is_dir() and not is_set(path) and not os.path.lexists(path / LOG):
         if path.suffix == ".debug":
             return f"the debug text of a run at {safe(path)}: the result is beside it, without .debug"
         if any(inner.is_dir() for inner in path.iterdir()):
             several = "give one of them, or a tree of submissions to `check-submissions`"
             return f"a folder of folders at {safe(path)}: {several}"
     return problem_of(path)
+
+
+def refuse_result(folder: Path) -> None:
+    """UsageError if ``folder``, given as the folder that holds results, is itself a result or a set."""
+    if is_set(folder) or os.path.lexists(folder / LOG):
+        found = f"a result at {safe(folder, 300)}: give it as RESULT={safe(folder, 300)}"
+        raise UsageError(f"--results-dir: expected the folder that holds results, found {found}")
 
 
 def _set_problem(path: Path) -> str:

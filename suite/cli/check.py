@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from suite.checker.sandboxed import CHECK_TASKS, VerdictSummary, check_in
-from suite.cli.archives import result_problem
+from suite.cli.archives import refuse_result, result_problem
 from suite.cli.guard import UsageError
 from suite.compare.comparable import COMPARE_TASKS
 from suite.compare.scaling import check_set
@@ -65,6 +65,7 @@ def main(args: argparse.Namespace) -> int:
 def _newest(folder: Path) -> Path:
     """The finished result in ``folder`` that began last; UsageError without one."""
     print("this checks a result; `make test` runs the self-tests", file=sys.stderr)
+    refuse_result(folder)
     found = [path for path in folder.glob("*Z-*") if path.is_dir() and path.suffix != ".debug"]
     found.sort(key=_began)
     finished = [path for path in found if path.suffix != PARTIAL]

@@ -121,5 +121,7 @@ def refuse_former(verb: Verb, arguments: Sequence[str]) -> None:
         if name.startswith("--") and former in RENAMED and former not in known:
             current = renamed(former, known)
             if current is not None:
-                print(f"{verb.name}: {name} is now {known[current].flag}", file=sys.stderr)
+                option = known[current]
+                now = "a path without a flag" if option.positional else option.flag
+                print(f"{verb.name}: {name} is now {now}", file=sys.stderr)
                 raise SystemExit(2)

@@ -14,7 +14,7 @@ from suite.cli.guard import UsageError
 
 def main(args: argparse.Namespace) -> int:
     """Write the report; the exit code as above."""
-    from suite.cli.archives import problem_of
+    from suite.cli.archives import problem_of, refuse_result
     from suite.site.cache import Cache, write
     from suite.site.report import report_of_folder, report_of_result
 
@@ -27,6 +27,7 @@ def main(args: argparse.Namespace) -> int:
     else:
         if not args.results_dir.is_dir():
             raise UsageError(f"--results-dir: no such folder: {args.results_dir}")
+        refuse_result(args.results_dir)
         results, page = report_of_folder(args.results_dir.absolute(), cache)
         if not results:
             raise UsageError(f"no result in {args.results_dir}/ yet: make run WORKLOAD=ncf FRAMEWORK=pytorch")

@@ -256,5 +256,8 @@ def path_in_section(name: str) -> str | None:
 
 def renamed(name: str, known: Iterable[str]) -> str | None:
     """The current name of the option that was called ``name``; None unless it is in ``known``."""
+    names = set(known)
+    if name == "results" and "result" in names:  # a verb that takes one result, and perhaps a folder of them
+        return "result"
     current = RENAMED.get(name)
-    return current if current in set(known) else None
+    return current if current in names else None

@@ -21,6 +21,7 @@ _THOUSAND = ",".join(map(str, range(1, 1001)))
 MILLION = f"GRID=batch={_THOUSAND} framework.threads={_THOUSAND}"
 
 SET = min(ROOT.glob("submissions/*/sets/*/*"))
+RUN_FOLDER = min(ROOT.glob("submissions/*/results/*/*/*"))
 IS_SET = f"found {SET}: this is a scaling set; give one of its runs, in {ROOT}/submissions/"
 
 # The arguments of `python -m suite`, its exit code, and what the message says. `--make` is how make calls it.
@@ -123,6 +124,13 @@ CASES: list[tuple[tuple[str, ...], int, str]] = [
     (("--make", "audit", "RESULT=none"), 2, "expected a result's folder, found nothing at none"),
     (("--make", "audit", "RESULT=."), 2, "found a folder of folders at .: give one of them"),
     (("--make", "system", "RESULT=run.debug"), 2, "the result is beside it, without .debug"),
+    (("--make", "check", "RESULTS=x"), 2, "RESULTS is now RESULT, and RESULTS_DIR the folder that holds"),
+    (("--make", "report", "RESULTS=x"), 2, "RESULTS is now RESULT, and RESULTS_DIR the folder that holds"),
+    (("--make", "quote", "RESULTS=x"), 2, "RESULTS is now RESULT"),
+    (("check", "--results", "x"), 2, "check: --results is now a path without a flag"),
+    (("--make", "plot", "RESULTS=x"), 2, "RESULTS is now RESULTS_DIR"),
+    (("--make", "check", f"RESULTS_DIR={RUN_FOLDER}"), 2, f"give it as RESULT={RUN_FOLDER}"),
+    (("--make", "report", f"RESULTS_DIR={RUN_FOLDER}"), 2, f"give it as RESULT={RUN_FOLDER}"),
     (("--make", "data", "WORKLOAD=ncf", "FROM=none"), 12, "none: no such file"),
     # a scaling set instead of one of its results
     *(
