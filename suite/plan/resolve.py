@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -189,11 +190,24 @@ def _with_countable_units(settings: Settings, spec: Specification, key: Key, why
     try:
         spec.units(key.of_batches, 0)
     except ValueError as error:
+        text = str(error)
+        if not _any_countable(spec, key):
+            where = f"{key.scale} scale in this version, with any batch"
+            text = f"real data of {key.workload} cannot be run at {where}; use data=synthetic"
         if settings.data != "auto" or key.scale == "mini":
-            raise BadConfiguration(f"batch or data: {error}") from error
-        why.append(f"data synthetic: {error}")
+            raise BadConfiguration(f"batch or data: {text}") from error
+        why.append(f"data synthetic: {text}")
         return replace(key, data="synthetic")
     return key
+
+
+def _any_countable(spec: Specification, key: Key) -> bool:
+    """Whether the units of real data are known for a listed batch of the scale of ``key``."""
+    for batch in spec.BATCHES[key.scale]:
+        with suppress(ValueError):
+            spec.units(replace(key.of_batches, batch=batch, devices=1), 0)
+            return True
+    return False
 
 
 def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
