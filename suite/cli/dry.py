@@ -32,7 +32,7 @@ def show(plan: Plan) -> int:
     lines += [("division", plan.division), ("rules", plan.rules_version)]
     if plan.settings.bundle is not None:
         lines.append(
-            ("bundle", f"{plan.settings.bundle.name}: opened and verified by the run, not by this command")
+            ("bundle", f"{plan.settings.bundle.name}: its files are verified by the run, not by this command")
         )
     lines += [("data", _data(plan)), ("environment", _environment(plan)), ("disk", _disk(plan))]
     lines += [("time", expected_time(plan)[1])]
@@ -119,6 +119,7 @@ def _findings(plan: Plan) -> int:
     """Print every finding of the rules with its fix; returns 0 or the exit code of the refusal."""
     try:
         prepare.check_path_options(plan)
+        prepare.prepare_bundle(plan, dry=True)
         header = header_of(plan)
     except Refusal as error:
         print(f"{'refused':<12} {error}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from suite import rules as rulebook
 from suite.common.support import decodes_on_gpu
 from suite.containers.engines.workers import NativeWorkers
-from suite.containers.images.bundle import Bundle, open_bundle
+from suite.containers.images.bundle import Bundle, described_bundle, open_bundle
 from suite.containers.images.bundle_manifest import BundleProblem
 from suite.contract import CONVERSION, ConversionKey, Key
 from suite.contract.traits import traits_of
@@ -81,14 +81,15 @@ def _problem(folder: Path) -> str | None:
     return None
 
 
-def prepare_bundle(plan: Plan) -> Bundle | None:
-    """The bundle of ``plan`` with all files verified; None without one."""
+def prepare_bundle(plan: Plan, dry: bool = False) -> Bundle | None:
+    """The bundle of ``plan`` with all files verified, or if ``dry`` its manifest alone; None without one."""
     path = plan.settings.bundle
     if path is None:
         return None
-    _say(f"verifying the bundle {path.name}")
+    if not dry:
+        _say(f"verifying the bundle {path.name}")
     try:
-        bundle = open_bundle(path)
+        bundle = described_bundle(path) if dry else open_bundle(path)
         bundle.require(plan.key.workload, plan.key.framework)
     except BundleProblem as error:
         raise EnvironmentProblem(str(error)) from error

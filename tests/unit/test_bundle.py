@@ -264,6 +264,17 @@ def test_bundle_of_another_pair_or_base_is_refused(made: Made) -> None:
 
 
 # Use of a bundle in a run
+def test_dry_run_reads_the_manifest_alone(
+    made: Made, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (made.folder / WHEEL).write_bytes(b"another one")
+    folders = [f"{name}_dir={tmp_path / name}" for name in ("results", "cache")]
+    run = ["run", "framework=pytorch", "data=synthetic", "runtime=native", "dry=true", *folders]
+    assert cli([*run, "workload=ncf", f"bundle={made.folder}"]) == 0
+    assert cli([*run, "workload=gnmt", f"bundle={made.folder}"]) == 13
+    assert "this run is of gnmt in pytorch, the bundle was made for ncf" in capfd.readouterr().out
+    assert cli([*run, "workload=ncf", f"bundle={tmp_path}/none"]) == 13
+    assert "expected a folder written by `make fetch`" in capfd.readouterr().out
 
 
 def test_data_are_copied_and_compared_with_the_rules(made: Made, tmp_path: Path) -> None:

@@ -189,8 +189,7 @@ class Bundle:
 def open_bundle(path: Path) -> Bundle:
     """The bundle in the folder ``path``; joins files that are in parts, and reads and verifies every file.
 
-    Raises BundleProblem where a file or part differs from the manifest, or where the bundle was made for
-    another version of the suite, its worker's code or its rules.
+    Raises BundleProblem where a file or part differs from the manifest, and as :func:`described_bundle`.
     """
     manifest = read_manifest(path)
     try:
@@ -205,6 +204,18 @@ def open_bundle(path: Path) -> Bundle:
         verify(path, manifest["files"])
     except OSError as error:
         raise mismatch(path, str(error.filename), "a file that can be read", str(error.strerror)) from error
+    return _of_manifest(path, manifest)
+
+
+def described_bundle(path: Path) -> Bundle:
+    """The bundle in ``path`` as its manifest describes it, for a dry run: no other file is read.
+
+    Raises BundleProblem where it was made for another version of the suite, its worker's code or its rules.
+    """
+    return _of_manifest(path, read_manifest(path))
+
+
+def _of_manifest(path: Path, manifest: Mapping[str, Any]) -> Bundle:
     digests = {name: file["sha256"] for name, file in manifest["files"].items()}
     _same_checkout(path, manifest, digests)
     image = manifest["image"]
