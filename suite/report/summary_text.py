@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ _LONGEST_LINE = 400
 _MOST_COLUMNS = 3  # of settings without a column of their own kind; more become footnotes
 # Columns that become footnotes in a narrow terminal, in this order.
 _FIRST_NOTED = ("submitter", "rules", "system", "image", "threads", "limits", "runtime", "device")
+_LAST_NOTED = ("loader", "storage", "cache", "scale", "precision", "devices", "batch", "phase", "framework")
 _LEAST_WIDTH = 12  # of a column whose text is longer; its words stay whole
 _PIPE_WIDTH = 120  # columns of output that goes to no terminal
 _GAP = 2  # columns between columns
@@ -44,7 +46,7 @@ class _Setting:
 
     head: str
     value: Callable[[ResultRow], str]
-    phrase: str = "{}"  # empty: shown only where rows differ
+    phrase: str | Callable[[str], str] = "{}"  # empty: shown only where rows differ
     default: str = ""  # a value that need not be said
 
 
@@ -72,24 +74,26 @@ def print_tables(tables: Sequence[Table], console: Console | None = None) -> Non
     if not tables:
         console.print("No results found.")
         return
+    short = False
     for number, table in enumerate(tables):
         if number:
             console.print()
-        _print_table(table, console)
+        short = _print_table(table, console) or short
     for one in input_bounds(row for table in tables for row in table.rows):
         console.print()
         console.print(Text(f"input: {one.sentence}"))
     console.print()
+    run = f"run: the last {_SHORT_ID} characters of the run id (results/*-<run>). " if short else ""
     console.print(
         Text(
-            "Rows compare only where all settings are equal; framework and device may differ. "
-            f"run: the last {_SHORT_ID} characters of the run id (results/*-<run>). "
+            f"Rows compare only where all settings are equal; framework and device may differ. {run}"
             "`FORMAT=csv` has every column."
         )
     )
 
 
-def _print_table(table: Table, console: Console) -> None:
+def _print_table(table: Table, console: Console) -> bool:
+    """Print one table with its heading and notes; whether its run ids are shortened."""
     from rich.text import Text
 
     heading = f"{table.division} division, {kind_text(table)}: {count(len(table.rows), 'result')}"
@@ -108,9 +112,10 @@ def _print_table(table: Table, console: Console) -> None:
     for row in table.rows:
         if row.why or row.ranks:
             line = "; ".join(filter(None, (f"{row.status}: {row.why}" if row.why else "", row.ranks)))
-            console.print(Text(foldable(f"{_short(row)} {line}", _LONGEST_LINE)))
+            console.print(Text(foldable(f"{figures[-1].text(row)} {line}", _LONGEST_LINE)))
     if left_out:
         console.print(Text(f"no room for: {', '.join(left_out)}", style="dim"))
+    return figures[-1].text is _short
 
 
 def kind_text(table: Table) -> str:
@@ -131,7 +136,7 @@ def _rich_table(
     for setting, width in zip(differing, widths, strict=True):
         made.add_column(
             setting.head,
-            overflow="fold",
+            overflow="ellipsis",
             width=width,
             justify="right" if _numeric(setting, table) else "left",
         )
@@ -159,7 +164,8 @@ def _split(table: Table) -> tuple[list[_Setting], list[str]]:
         if len(values) > 1:
             differing.append(setting)
         elif setting.phrase and (value := values.pop()) and value != setting.default:
-            shared.append(setting.phrase.format(value))
+            phrase = setting.phrase
+            shared.append(phrase.format(value) if isinstance(phrase, str) else phrase(value))
     return differing, shared
 
 
@@ -175,10 +181,10 @@ def _settings(table: Table) -> Iterator[_Setting]:
     yield _of_key("precision")
     yield _of_key("scale", "{} scale")
     yield _of_key("batch_per_device", "batch {}", "batch")
-    yield _Setting("devices", lambda row: ranks_text(row.key) if "devices" in row.key else "")
+    yield _Setting("devices", _devices, _counted("device"))
     yield _of_key("cache", "{} cache")
     yield _Setting("device", lambda row: _text(row.device))
-    yield _of_setting("threads", "{} threads")
+    yield _of_setting("threads", _counted("thread"))
     if table.mode != CONVERSION:
         yield _of_setting("storage", "from {}", "files")
     yield _of_setting("loader", "loader {}", "native")
@@ -192,11 +198,27 @@ def _settings(table: Table) -> Iterator[_Setting]:
     yield _Setting("status", _status)
 
 
+def _devices(row: ResultRow) -> str:
+    """Devices and nodes; the column's head names the devices."""
+    text = ranks_text(row.key) if "devices" in row.key else ""
+    return text.replace(" devices", "").replace(" device", "")
+
+
+def _counted(noun: str) -> Callable[[str], str]:
+    """The phrase of a value that begins with a number of ``noun``: "1 thread", "2 devices on 2 nodes"."""
+
+    def phrase(value: str) -> str:
+        number = re.match("[0-9]*", value)[0]  # type: ignore[index]
+        return count(int(number), noun) + value[len(number) :] if number else value
+
+    return phrase
+
+
 def _of_key(name: str, phrase: str = "{}", head: str = "") -> _Setting:
     return _Setting(head or name, lambda row: _text(row.key.get(name)), phrase)
 
 
-def _of_setting(name: str, phrase: str, default: str = "") -> _Setting:
+def _of_setting(name: str, phrase: str | Callable[[str], str], default: str = "") -> _Setting:
     return _Setting(_text(name), lambda row: _text(row.settings.get(name)), phrase, default)
 
 
@@ -218,7 +240,7 @@ def _with_footnotes(
     shown = [one for one in _figures(table.mode) if any(map(one.text, table.rows))][:1]
     room = width - sum(_width_of(one, table) for one in [*shown, _Figure("run", _short)]) + _GAP
     least = {one.head: _least(one, table) + _GAP for one in differing}
-    for head in (*_FIRST_NOTED, *sorted(further)):
+    for head in (*_FIRST_NOTED, *sorted(further), *_LAST_NOTED):
         needed = sum(columns for one, columns in least.items() if one not in noted)
         if needed + (len("further") + _GAP if noted else 0) <= room:
             break
@@ -240,7 +262,7 @@ def _with_footnotes(
 def _widths(
     table: Table, settings: Sequence[_Setting], figures: Sequence[_Figure], width: int
 ) -> Sequence[int | None]:
-    """The widths of the settings' columns beside the figures; None: there is no room for whole words."""
+    """The widths of the settings' columns beside the figures; None: words have no room, and are cut."""
     room = width - sum(_width_of(one, table) for one in figures)
     least = [_least(one, table) for one in settings]
     found = [_width(one.head, [one.value(row) for row in table.rows]) - _GAP for one in settings]
@@ -282,10 +304,12 @@ def _fitting(table: Table, differing: Sequence[_Setting], width: int) -> tuple[l
     """The figures that fit beside the settings, and the heads of those that do not.
 
     The first figure and the run are always shown, and the whole run id before the less important figures.
-    Figures that no row has are left out.
+    Figures that no row has are left out, and those that few rows have come last.
     """
     run, whole = _Figure("run", _short), _Figure("run", lambda row: foldable(row.run_id))
-    figures = [one for one in _figures(table.mode) if any(one.text(row) for row in table.rows)]
+    present = {one: sum(bool(one.text(row)) for row in table.rows) for one in _figures(table.mode)}
+    figures = [one for one, rows in present.items() if rows]
+    figures[1:] = sorted(figures[1:], key=lambda one: 2 * present[one] < len(table.rows))
     used = sum(_width(one.head, [one.value(row) for row in table.rows]) for one in differing) - _GAP
     used += _width_of(run, table)
     shown: list[_Figure] = []

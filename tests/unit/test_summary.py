@@ -251,6 +251,46 @@ def test_settings_that_do_not_fit_are_footnotes_and_words_stay_whole() -> None:
     assert max(map(len, text.splitlines())) <= 60
 
 
+def test_no_word_is_broken_in_a_narrow_terminal() -> None:
+    """Settings that leave no room for whole words become footnotes, down to the phase and the framework."""
+    changes: tuple[dict[str, Any], ...] = (
+        {"workload": "resnet50_cifar10", "framework": "tensorflow", "phase": "infer", "precision": "bf16"},
+        {"workload": "faster_rcnn", "variant": "r50-fpn", "devices": 2, "strategy": "independent"},
+        {"workload": "ncf", "batch_per_device": 1_048_576, "cache": "cold", "scale": "reference"},
+    )
+    rows = [
+        row(key={**row().key, **change}, status=status, run_id=f"{at}-12345678", settings={"threads": 2})
+        for at, (change, status) in enumerate(zip(changes, ("accepted", "rejected", "OOM"), strict=True))
+    ]
+    whole = set(shown(rows, 300).replace(",", " ").replace("=", " ").split())
+    for width in (60, 72, 80, 100):
+        text = shown(rows, width)
+        assert max(map(len, text.splitlines())) <= width
+        words = set(text.split("Rows compare")[0].replace(",", " ").replace("=", " ").split())
+        cut = {word for word in words - whole if not word.startswith(("[", "\u2500"))}
+        cut -= {"further", "settings:", "room", "no", "for:", "12345678"}
+        assert cut <= ({"resnet50_ci…"} if width == 60 else set()), text
+
+
+def test_footnote_about_the_run_id_only_where_it_is_shortened() -> None:
+    rows = [row(settings={"threads": 1}), row(settings={"threads": 1}, run_id="2-another1")]
+    assert "run: the last 8 characters of the run id" in shown(rows, 80)
+    wide = shown(rows, 200)
+    assert RUN_ID in wide
+    assert "characters of the run id" not in wide
+    assert ", 1 thread," in wide
+    assert "2 threads" in shown([row(settings={"threads": 2})], 200)
+
+
+def test_figure_of_few_rows_gives_way_to_one_of_all() -> None:
+    """The interval of one result among several of one repeat each, where step times have no room."""
+    bare = {name: one for name, one in row().metrics.items() if not name.startswith("throughput_low")}
+    rows = [row(), *(row(metrics=bare, run_id=f"{at}-12345678") for at in range(2))]
+    (head,) = [line for line in shown(rows, 60).splitlines() if "throughput  " in line]
+    assert "step p50" in head
+    assert "\u00b1 95 %" not in head
+
+
 def test_rows_are_in_the_order_of_their_numbers() -> None:
     rows = [row(key={**row().key, "batch_per_device": batch}, run_id=f"{batch}") for batch in (256, 1024, 64)]
     (table,) = tables_of(rows)
