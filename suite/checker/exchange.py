@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
-from suite.checker.context import STRUCTURE, WITH_KEY, Context, Fault, rule
+from suite.checker.context import STRUCTURE, WITH_KEY, Context, Fault, end_of, rule
 from suite.contract import BENCHMARK
 
 _OPERATIONS = {"allreduce": "all_reduce", "parameter_server": "push_pull"}  # of each strategy
@@ -42,3 +43,24 @@ def sums_exact(c: Context) -> Iterator[Fault]:
                     yield Fault(
                         sweep.location("sizes"), f"an exact sum of {row['bytes']} bytes", "another sum"
                     )
+
+
+@rule("EXCH-003", kind=BENCHMARK)
+def times_possible(c: Context) -> Iterator[Fault]:
+    """A device reads and writes each byte of a sum at least once, and all sums follow the window.
+
+    The rules have no bandwidth of a processor's memory: there only the whole time is limited.
+    """
+    rate = None if c.peaks[1] is None else c.peaks[1] / c.devices
+    for repeat in c.repeats:
+        closed = end_of(repeat)["window"]["close_ns"]
+        for sweep in repeat.sweeps:
+            for row in sweep["sizes"] if rate is not None else ():
+                least, found = 2e9 * row["bytes"] / rate, median(row["times_ns"])
+                if found < least:
+                    wanted = f"at least {least:.0f} ns for {row['bytes']} bytes, read and written once"
+                    yield Fault(sweep.location("sizes"), wanted, f"a median of {found:.0f} ns")
+            whole, passed = sum(sum(row["times_ns"]) for row in sweep["sizes"]), sweep.mono_ns - closed
+            if whole > passed:
+                wanted = f"sums of at most {passed} ns together, the time since the window closed"
+                yield Fault(sweep.location("sizes"), wanted, f"{whole} ns")
