@@ -11,6 +11,8 @@ from suite.contract import BENCHMARK
 from suite.log.model import Event, Repeat
 
 _SLICE = " MIG "
+# Why the harness itself could not read the kernel's list of processors (suite/telemetry/reading.py).
+UNREADABLE = ("not exposed by this kernel", "permission denied", "not supported by this kernel")
 _OFFSETS = ("sm_clock_offset_mhz", "memory_clock_offset_mhz")
 _CLOCKS = {"sm_clock_mhz": "max_sm_clock_mhz", "memory_clock_mhz": "max_memory_clock_mhz"}
 
@@ -203,6 +205,36 @@ def processor_listed(c: Context) -> Iterator[Fault]:
             cpu = event["facts"].get("cpu")
             found = cpu.get("model") if isinstance(cpu, Mapping) else None
             yield Fault(event.location("facts.cpu.model"), "a device of the device table", found)
+
+
+def _unknown_processors(c: Context) -> Iterator[tuple[Event, str, Any]]:
+    """(env event, name, value) of each number of processors that is none, by node.
+
+    ENV-001 compares the facts of the other repeats with those of the first.
+    """
+    for event in c.repeats[0].envs_of("outside") if c.repeats else ():
+        cpu = event["facts"].get("cpu")
+        for name in ("cores", "threads"):
+            found = cpu.get(name) if isinstance(cpu, Mapping) else cpu
+            if type(found) is not int or found < 1:
+                yield event, name, found
+
+
+@rule("DEV-015")
+def processors_reported(c: Context) -> Iterator[Fault]:
+    """Every machine reports its cores and threads, which limit what it computes: PHYS-001, TELE-010."""
+    for event, name, found in _unknown_processors(c):
+        yield Fault(event.location(f"facts.cpu.{name}"), "a number of processors", f"{found}")
+
+
+@rule("DEV-016")
+def processors_unreadable(c: Context) -> Iterator[Fault]:
+    """In a run on processors the number of them is unknown only if the harness could not read it."""
+    for event, name, found in _unknown_processors(c) if c.on_processor else ():
+        reason = event["reasons"].get(f"cpu.{name}")
+        if found is not None or reason not in UNREADABLE:
+            wanted = f"a number of processors, or null because: {' or '.join(UNREADABLE)}"
+            yield Fault(event.location(f"facts.cpu.{name}"), wanted, f"{found}, {reason or 'no reason'}")
 
 
 @rule("DEV-011")

@@ -9,6 +9,7 @@ from suite.checker.context import COUNTS_DECLARED, HeaderContext
 from suite.log.model import Record
 from suite.log.processors import compact_list, processors_in
 from suite.log.units import count, quantity
+from suite.metrics.machine import at
 from suite.rules import load
 
 LIMITS = ("cpus", "cpuset", "memory_bytes", "shm_bytes")
@@ -70,7 +71,7 @@ def affinity_of(record: Record) -> str | None:
         return None
     repeat = record.repeats[0]
     outside = repeat.env("outside")
-    harness = None if outside is None else (outside["facts"].get("cpu") or {}).get("affinity")
+    harness = None if outside is None else at(outside["facts"], "cpu.affinity")
     return restricted(harness, [event["facts"].get("affinity") for event in repeat.envs_of("inside")])
 
 

@@ -11,12 +11,15 @@ import pytest
 from suite.containers.engines.container import Limits
 from suite.containers.engines.native import NativeInputs, native_command
 from suite.harness.process import LocalProcess, WorkerFailure
-from suite.metrics.image import restricted
+from suite.log.reader import read_result
+from suite.metrics.image import affinity_of, restricted
 from suite.plan.custom import NO_CUSTOM_CODE
 from suite.plan.errors import Unsupported
 from suite.plan.header import settings_of
+from suite.submissions.registry.population import figure_of
+from tests.fixtures.forged import everywhere
 from tests.fixtures.forging import Events, rewrite
-from tests.fixtures.good_log import write_good
+from tests.fixtures.good_log import reference, write_good
 from tests.unit.test_plan import LAPTOP, planned, settings
 
 
@@ -83,6 +86,14 @@ def test_restriction_is_what_workers_have_less_than_the_harness(
     harness: object, workers: list[object], found: str | None
 ) -> None:
     assert restricted(harness, workers) == found
+
+
+@pytest.mark.parametrize("cpu", [[1], 7, "x", True])
+def test_facts_of_another_type_are_read_as_none(cpu: object, tmp_path: Path) -> None:
+    folder = rewrite(write_good(tmp_path, reference()), everywhere("env", "facts.cpu", cpu, side="outside"))
+    record = read_result(folder)
+    assert affinity_of(record) is None
+    assert figure_of(record) is not None
 
 
 def test_row_of_a_restricted_run_is_labelled_affinity(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from suite.checker.devices import UNREADABLE
 from suite.log import canonical
 from suite.log.nulls import unexplained
 from suite.log.processors import compact_list, expand_list
@@ -87,6 +88,7 @@ def test_facts_of_an_empty_root_are_nulls_with_reasons(tmp_path: Path) -> None:
     assert facts["cpu"]["model"] is None
     assert facts["memory"]["total_bytes"] is None
     assert unexplained({**facts, "reasons": reasons}) == (set(), set())
+    assert {reasons["cpu.cores"], reasons["cpu.threads"]} <= {*UNREADABLE}  # else DEV-016 rejects the run
 
 
 def test_facts_of_this_machine() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from suite.checker.context import Context
 from suite.checker.physics import window_bytes, window_flop
 from suite.log.model import Record
+from suite.metrics.machine import at
 from suite.rules import LATEST, load
 from suite.rules.lookalikes import folded
 from suite.submissions.registry.model import Breach, Registry
@@ -87,10 +88,10 @@ def _kind(c: Context) -> str:
         return str(c.device["names"][0])
     outside = c.repeats[0].envs_of("outside")[0]["facts"]
     if c.on_processor:
-        model = (outside.get("cpu") or {}).get("model")
-        return f"{c.cores} cores of {model}"
-    listed = (outside.get("accelerators") or {}).get("devices") or [{}]
-    named = [folded(str(listed[0][name])) for name in ("name", "pci_device") if listed[0].get(name)]
+        return f"{c.cores} cores of {at(outside, 'cpu.model')}"
+    listed = at(outside, "accelerators.devices")
+    first = listed[0] if isinstance(listed, list) and listed else None
+    named = [folded(str(found)) for name in ("name", "pci_device") if (found := at(first, name))]
     return f"unlisted device {' '.join(named) or 'without a name'}"
 
 
