@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from suite.checker.context import STRUCTURE, Context, Fault, HeaderContext, end_of, header_rule, rule
+from suite.checker.dataset import CUSTOM_DATASET
 from suite.checker.repeats import MEASURED
 from suite.contract import BENCHMARK
 from suite.rules.targets import impossible, reaches
+
+_SHAPES = 2  # of batches that faster_rcnn fills apart, each with an incomplete last one
 
 
 @header_rule("QUAL-001", STRUCTURE, kind=BENCHMARK)
@@ -75,6 +78,32 @@ def curve_in_order(c: Context) -> Iterator[Fault]:
         span = end_of(repeat)["receipt"]["close_ns"] - end_of(repeat)["receipt"]["open_ns"]
         if last > span:
             yield Fault(repeat.evaluations[-1].location("elapsed_ns"), f"at most {span}", last)
+
+
+@rule("QUAL-010", mode="quality")
+def steps_of_an_epoch(c: Context) -> Iterator[Fault]:
+    """An epoch has the steps of its dataset: nine in ten or more, because incomplete batches are dropped."""
+    units = _units_of_epoch(c)
+    if units is None:
+        return
+    most = units // max(c.spec.units(c.key, 0))
+    least = max(1, int(c.rules.limit("epoch_share") * most) - _SHAPES)
+    for repeat in c.repeats:
+        for event in repeat.evaluations[:1]:  # QUAL-005 compares the others with it
+            if not least <= event["step"] <= max(least, most):
+                wanted = f"{least} to {most} steps of an epoch of {units} {c.spec.UNIT}s"
+                yield Fault(event.location("step"), wanted, event["step"])
+
+
+def _units_of_epoch(c: Context) -> int | None:
+    """The units of work in an epoch; None where the rules do not know the dataset, or it was changed."""
+    name = c.spec.DATASETS[c.key.scale]
+    if c.header["dataset"]["kind"] == CUSTOM_DATASET or not c.rules.has("datasets", name):
+        return None
+    if c.header["hyper"].get("negatives") != c.hyperparameters.get("negatives"):
+        return None  # DIV-002: each positive of ncf has as many negatives
+    found: int | None = c.rules.dataset(name).get("epoch_units")
+    return found
 
 
 @rule("QUAL-006", mode="quality")
