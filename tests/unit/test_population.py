@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from suite.contract import ConversionKey
 from suite.log.files import Raw
-from suite.log.reader import record_of
+from suite.log.reader import read_result, record_of
 from suite.submissions.package import check_tree
 from suite.submissions.registry import read_registry
 from suite.submissions.registry.model import Benchmark, Breach, Reference, Registry, parse_time
-from suite.submissions.registry.population import Figure, population_breaches
+from suite.submissions.registry.population import Figure, figure_of, population_breaches
 from suite.submissions.registry.traces import Trace, trace_of
+from tests.fixtures.good_log import REFERENCE, Good, reference, write_good
 from tests.fixtures.honest import NAMES, log_of
 
 TREE = Path(__file__).parents[2] / "submissions"
@@ -117,6 +119,33 @@ def test_processors_are_compared_with_gpus_but_not_gpus_with_processors() -> Non
     cores = replace(H200, device="16 cores of X", processor=True, flop_s=1 / 20, byte_s=None)
     assert rules(cores, H200) == ["REG-014"]
     assert rules(H200, cores) == ["REG-015"]
+
+
+_IMAGES = replace(
+    REFERENCE, workload="resnet50", variant="v1.5", phase="load", precision="fp32", batch=256, data="real"
+)
+
+
+@pytest.mark.parametrize(
+    ("good", "work"),
+    [
+        (reference(key=_IMAGES), "resnet50, v1.5, load, offline, batch 256, loader native, from None"),
+        (
+            reference(conversion=ConversionKey("resnet50", "mxnet", "recordio", 1252, "reference", "warm")),
+            "resnet50, conversion, recordio, file, shards of 1252",
+        ),
+    ],
+)
+def test_loads_and_conversions_are_compared_on_equal_processors(
+    good: Good, work: str, tmp_path: Path
+) -> None:
+    figure = figure_of(read_result(write_good(tmp_path, good)))
+    assert figure is not None
+    assert (figure.work, figure.device, figure.data) == (work, "32 cores of Imagined CPU", "real, cache warm")
+    faster = replace(figure, rate=1.2 * figure.rate)
+    assert rules(figure, figure) == []
+    assert rules(faster, figure) == ["REG-014"]
+    assert rules(faster, replace(figure, device="64 cores of Imagined CPU")) == ["REG-015"]
 
 
 def test_no_honest_log_is_above_the_references_of_the_project() -> None:

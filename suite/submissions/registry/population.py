@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from suite.checker.context import Context
 from suite.checker.physics import window_bytes, window_flop
+from suite.contract import CONVERSION, LOAD
 from suite.log.model import Record
 from suite.metrics.machine import at
 from suite.rules import LATEST, load
 from suite.rules.lookalikes import folded
 from suite.submissions.registry.model import Breach, Registry
-from suite.workloads import specification
 
 if TYPE_CHECKING:
     from suite.submissions.registry.traces import Trace
@@ -39,7 +39,7 @@ class Figure:
     device: str  # the kind: a name of the device table, or as the log states it
     processor: bool
     devices: int
-    rate: float  # units per second and device; of all processors together
+    rate: float  # units per second and device; of all processors together, as of loads and conversions
     unit: str
     flop_s: float | None  # seconds per unit at the device's peak rates; None where they are unknown
     byte_s: float | None
@@ -54,40 +54,64 @@ def figure_of(record: Record) -> Figure | None:
     """The figure of an accepted result; None without a throughput, and at mini scale."""
     rules = load(str(record.header["rules"]["version"]))
     c = Context(record.header.data, rules, record)
-    windows, units = sum(repeat.window_ns or 0 for repeat in c.repeats), 0
-    if not c.record.computes or c.mode != "throughput" or not c.reference or not windows:
+    windows = sum(repeat.window_ns or 0 for repeat in c.repeats)
+    if c.mode != "throughput" or not c.reference or not windows:
         return None
     units = sum(int(repeat.end["units"]) for repeat in c.repeats if repeat.end is not None)
-    key, parts = c.key, 1 if c.on_processor else c.key.devices
-    per_window = units / len(c.repeats)
-    # Activations, which window_bytes() leaves out, are as wide as the precision: all bytes count as such.
-    moved = window_bytes(replace(key, precision="fp32")) * _WIDTH[key.precision]
-    least = [
-        None if peak is None else amount / per_window / (peak / parts)
-        for amount, peak in zip((window_flop(key), moved), c.peaks, strict=True)
-    ]
-    work = (key.workload, key.variant, key.phase, key.scenario, f"batch {key.batch}")
+    parts = 1 if c.on_processor or not record.computes else c.key.devices
+    least = _least_s(c, units / len(c.repeats), parts) if record.computes else (None, None)
     return Figure(
-        work=", ".join(work),
-        framework=key.framework,
-        data=key.data if key.data == "synthetic" else f"{key.data}, cache {key.cache}",
-        precision=key.precision,
-        device=_kind(c),
-        processor=c.on_processor,
+        work=_work(c),
+        framework=c.subject.framework,
+        data=_data(c),
+        precision=c.key.precision if c.conversion is None else "",
+        device=_kind(c, record.computes),
+        processor=c.on_processor or not record.computes,
         devices=parts,
         rate=units / (windows / 1e9) / parts,
-        unit=specification(key.workload).UNIT,
+        unit=c.spec.UNIT,
         flop_s=least[0],
         byte_s=least[1],
         closed=c.division == "closed",
     )
 
 
-def _kind(c: Context) -> str:
-    if c.device is not None:
+def _least_s(c: Context, per_window: float, parts: int) -> tuple[float | None, float | None]:
+    """Seconds per unit of a benchmark at the peak rates of one of ``parts`` devices, by FLOP and by bytes."""
+    key = c.key
+    # Activations, which window_bytes() leaves out, are as wide as the precision: all bytes count as such.
+    moved = window_bytes(replace(key, precision="fp32")) * _WIDTH[key.precision]
+    flop, moves = (
+        None if peak is None else amount / per_window / (peak / parts)
+        for amount, peak in zip((window_flop(key), moved), c.peaks, strict=True)
+    )
+    return flop, moves
+
+
+def _work(c: Context) -> str:
+    """What must be equal: of the benchmark key; of a load also its reader; of a conversion what it makes."""
+    if c.conversion is not None:
+        made = c.conversion
+        fields = [made.workload, CONVERSION, made.storage, made.encoding, f"shards of {made.batch}"]
+    else:
+        key = c.key
+        fields = [key.workload, key.variant, key.phase, key.scenario, f"batch {key.batch}"]
+        if c.kind == LOAD:
+            fields += [f"loader {c.header['loader']}", f"from {c.header['settings'].get('storage')}"]
+    return ", ".join(fields)
+
+
+def _data(c: Context) -> str:
+    if c.conversion is None and c.key.data == "synthetic":
+        return c.key.data
+    return f"real, cache {c.subject.cache}"
+
+
+def _kind(c: Context, computes: bool) -> str:
+    if c.device is not None and computes:
         return str(c.device["names"][0])
     outside = c.repeats[0].envs_of("outside")[0]["facts"]
-    if c.on_processor:
+    if c.on_processor or not computes:
         return f"{c.cores} cores of {at(outside, 'cpu.model')}"
     listed = at(outside, "accelerators.devices")
     first = listed[0] if isinstance(listed, list) and listed else None
