@@ -1,4 +1,4 @@
-"""The rules that compare the throughput of a result with reference results: REG-014, REG-015.
+"""The rules that compare the throughput and energy of a result with reference results: REG-014 to REG-016.
 
 A consistent forgery passes every rule about one log. What nobody else reaches on such a device stands out.
 Reference results are those that the registry's references.json names by the digest of the log: measured by
@@ -15,6 +15,7 @@ from suite.checker.context import Context
 from suite.checker.physics import window_bytes, window_flop
 from suite.contract import CONVERSION, LOAD
 from suite.log.model import Record
+from suite.metrics.energy import DEVICES, energy_per_unit
 from suite.metrics.machine import at
 from suite.rules import LATEST, load
 from suite.rules.lookalikes import folded
@@ -44,6 +45,7 @@ class Figure:
     flop_s: float | None  # seconds per unit at the device's peak rates; None where they are unknown
     byte_s: float | None
     closed: bool
+    joules: float | None = None  # per unit, of all devices by their energy counters; None where unknown
 
     def least_s(self) -> tuple[float | None, float | None]:
         """Seconds per unit by FLOP and by bytes."""
@@ -73,6 +75,7 @@ def figure_of(record: Record) -> Figure | None:
         flop_s=least[0],
         byte_s=least[1],
         closed=c.division == "closed",
+        joules=energy_per_unit(record, DEVICES, c.spec.UNIT).metric.value if record.computes else None,
     )
 
 
@@ -120,7 +123,10 @@ def _kind(c: Context, computes: bool) -> str:
 
 
 def population_breaches(traces: Iterable[Trace], registry: Registry) -> Iterator[Breach]:
-    """Results whose throughput is far above that of the reference results, or that have none to compare."""
+    """Results whose throughput is far above, or energy far below that of the reference results.
+
+    Also those that have none to compare with.
+    """
     known = [trace for trace in traces if trace.figure is not None and not trace.rejected]
     references: dict[str, list[Trace]] = {}
     for trace in known:
@@ -131,6 +137,7 @@ def population_breaches(traces: Iterable[Trace], registry: Registry) -> Iterator
         figure = trace.figure
         if figure is None or _is_reference(trace, registry):
             continue
+        yield from _energy_breaches(trace.location, figure, references.get(figure.work, ()))
         rows = _comparable(figure, references.get(figure.work, ()))
         where = f"{trace.location}, throughput"
         rate = f"{figure.rate:.6g} {figure.unit}s/s"
@@ -155,6 +162,27 @@ def population_breaches(traces: Iterable[Trace], registry: Registry) -> Iterator
             wanted += "; or a replay (L3), which closed needs above that"
         found = f"{rate}{per}, {figure.rate / bound:.2f} times"
         yield Breach("REG-014", where, wanted, found, severity="reject" if figure.closed else None)
+
+
+def _energy_breaches(location: str, figure: Figure, references: Sequence[Trace]) -> Iterator[Breach]:
+    """Energy per unit far below the lowest of the reference results with equal key, devices and framework."""
+    equal = ("framework", "data", "precision", "device", "devices")
+    rows = [
+        (trace.figure.joules, trace.location)
+        for trace in references
+        if trace.figure is not None
+        and trace.figure.joules is not None
+        and all(getattr(trace.figure, name) == getattr(figure, name) for name in equal)
+    ]
+    over = load(LATEST).limit("population_energy_over")
+    if rows and figure.joules is not None and figure.joules * over < min(rows)[0]:
+        least, best = min(rows)
+        wanted = (
+            f"at least 1/{over:g} of {least:.4g} J per {figure.unit} of {best}, the lowest of {len(rows)} "
+            "reference results"
+        )
+        found = f"{figure.joules:.4g} J, {figure.joules / least:.2f} times"
+        yield Breach("REG-016", f"{location}, energy of the devices", wanted, found)
 
 
 def _is_reference(trace: Trace, registry: Registry) -> bool:
