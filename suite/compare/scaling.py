@@ -33,7 +33,7 @@ from suite.log.statistics import median
 from suite.log.units import quantity
 from suite.metrics.metric import Metric, missing
 from suite.rules.root import LATEST, SHIPPED
-from suite.sandbox.sandbox import LimitsError, Sandbox
+from suite.sandbox.sandbox import LimitsError, Sandbox, SandboxError, TaskError
 
 FORMAT = "suite-scaling/1"
 ArmData = Mapping[str, Any]  # of :func:`suite.compare.scaling_arm.scaling_arm`
@@ -100,13 +100,25 @@ def rules() -> Mapping[str, Mapping[str, str]]:
 def check_set(sandbox: Sandbox, path: Path) -> tuple[VerdictSummary, CheckedSet | None]:
     """The verdict on the set in ``path``, and its figures; None for a set that cannot be read.
 
-    The runs are looked up where :func:`suite.compare.scaling_set.run_folder` says.
+    The runs are looked up where :func:`suite.compare.scaling_set.run_folder` says. A fault of the checker
+    rejects this set only: whoever submits it must not stop the check of the others.
     """
     folder = path.parent if path.name == FILE else path
     try:
-        answer = sandbox.run("scaling_set", path=folder)
+        return _checked(sandbox, folder)
     except LimitsError as error:
         return VerdictSummary.of_dict(ended_verdict(path, limit_finding(error))), None
+    except Exception as error:
+        if type(error) is SandboxError:  # no set can be checked
+            raise
+        fault = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
+        defect = Defect("SET-007", "the whole set", "a check that comes to an end", fault)
+        return _verdict(folder, [defect], "the check failed"), None
+
+
+def _checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet | None]:
+    """:func:`check_set`; raises LimitsError, TaskError and whatever a fault of the checker raises."""
+    answer = sandbox.run("scaling_set", path=folder)
     if answer["defects"]:
         unreadable = [Defect(**defect) for defect in answer["defects"]]
         return _verdict(folder, unreadable, "the set cannot be read"), None
@@ -150,7 +162,7 @@ def _arm_data(sandbox: Sandbox, folder: Path) -> tuple[ArmData | None, str]:
         return None, f"no folder {folder.name} beside the set"
     try:
         answer = sandbox.run("scaling_arm", path=folder)
-    except LimitsError as error:
+    except (LimitsError, TaskError) as error:
         return None, str(error)
     if answer["arm"] is None:
         verdict = VerdictSummary.of_dict(answer["verdict"])
@@ -240,8 +252,11 @@ def _differing(
 def _threads_differ(arms: Mapping[str, ArmData]) -> Iterator[tuple[str, str]]:
     """The ranks share the processor: a single one has as many threads as each of them, or more."""
     threads = {name: arm["threads"] for name, arm in arms.items()}
+    if not all(type(count) is int for count in threads.values()):
+        yield "a number of each arm", str(threads)
+        return
     several = {count for name, count in threads.items() if name != SINGLE}
-    if len(several) > 1 or not all(type(count) is int for count in threads.values()):
+    if len(several) > 1:
         yield "equal numbers in the arms of several devices", str(threads)
     elif threads[SINGLE] < max(several):
         yield f"{max(several)} or more in the arm {SINGLE}", str(threads[SINGLE])

@@ -109,10 +109,11 @@ def read_file(folder: int, name: str, cap: int = MAX_FILE) -> bytes:
     except OSError as error:
         found = "a link" if error.errno == errno.ELOOP else os.strerror(error.errno or 0)
         raise _refused(name, "a regular file", found) from error
+    before = os.fstat(descriptor)
+    if not stat.S_ISREG(before.st_mode):
+        os.close(descriptor)  # os.fdopen would raise an error of its own for a folder
+        raise _refused(name, "a regular file", "a folder, pipe or device")
     with os.fdopen(descriptor, "rb") as file:
-        before = os.fstat(file.fileno())
-        if not stat.S_ISREG(before.st_mode):
-            raise _refused(name, "a regular file", "a pipe or device")
         if before.st_size > cap:
             raise RecordError([Defect("LOG-003", name, f"at most {cap} bytes", str(before.st_size))])
         data = file.read(before.st_size + 1)

@@ -37,6 +37,7 @@ from suite.log.finding import RecordError
 from suite.log.units import significant
 from suite.report import scaling_table
 from suite.sandbox.sandbox import Sandbox
+from tests.fixtures.forged import reseal
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.odd_logs import SETS, write_set
 from tests.fixtures.scaling_sets import SLOT_NS, Imagined, edit_set, interleaved
@@ -191,6 +192,14 @@ def of_header(field: str, value: str) -> Callable[[Events], object]:
     return lambda events: events[0]["data"].update({field: value})
 
 
+def threads(value: object) -> Callable[[Events], object]:
+    def change(events: Events) -> None:
+        events[0]["data"]["settings"]["threads"] = value
+        reseal(events)
+
+    return change
+
+
 def other_boot(events: Events) -> None:
     for event in events:
         if event["kind"] == "clock":
@@ -213,6 +222,7 @@ def pruned(group: Group) -> Group:
 
 FAST = {SYNCHRONOUS: 1_700_000, INDEPENDENT: 1_690_000}
 ALIKE = {SYNCHRONOUS: 2_200_000, INDEPENDENT: 2_200_000}
+SLOW = {INDEPENDENT: 2_600_000}
 BESIDE = tuple(ns + 100_000_000 for ns in interleaved(0, 3))  # while the single device runs
 
 
@@ -230,6 +240,11 @@ def linked(folder: Path) -> None:
     (folder / FILE).symlink_to("other.json")
 
 
+def folder_for_file(folder: Path) -> None:
+    (folder / FILE).unlink()
+    (folder / FILE).mkdir()
+
+
 def without_second_group(folder: Path) -> None:
     edit_set(folder, lambda one: replace(one, groups=one.groups[:1]))
 
@@ -239,9 +254,11 @@ def called(scaling: str) -> Forge:
 
 
 FAILED = in_first_group(lambda group: Group(group.devices, {}, Failure(21, "out_of_memory")))
+OF_A_FAULT = "SET-007"  # which no content of a set is known to break
 FORGED: dict[str, tuple[str, Imagined, Forge | None]] = {
     "another spelling": ("SET-001", Imagined(), append),
     "a path for a run": ("SET-001", Imagined(), with_path),
+    "a folder for the file": ("SET-001", Imagined(), folder_for_file),
     "a link for the file": ("SET-001", Imagined(), linked),
     "the digest of another log": ("SET-002", Imagined(), named_with(SINGLE, sha256="a" * 64)),
     "a lost run": ("SET-002", Imagined(), lost_run),
@@ -253,12 +270,14 @@ FORGED: dict[str, tuple[str, Imagined, Forge | None]] = {
     "strong scaling called weak": ("SET-004", Imagined(scaling=STRONG), called(WEAK)),
     "the arms exchanged": ("SET-004", Imagined(steps=ALIKE), in_first_group(swapped)),
     "other code in one arm": ("SET-004", Imagined(), rewritten(SINGLE, of_header("code_digest", "c" * 64))),
+    "a list of threads": ("SET-004", Imagined(), rewritten(INDEPENDENT, threads([2]))),
+    "an object of threads": ("SET-004", Imagined(), rewritten(SINGLE, threads({"a": 1}))),
     "one arm after the other": ("SET-005", Imagined(begins=ONE_BY_ONE), None),
     "two arms at a time": ("SET-005", Imagined(begins={INDEPENDENT: BESIDE}), None),
     "another boot": ("SET-005", Imagined(), rewritten(SINGLE, other_boot)),
     "too efficient": ("SET-006", Imagined(scale="reference", steps=FAST), None),
     "a slowed single arm": ("SET-006", Imagined(scale="reference", steps={SINGLE: 2_500_000}), None),
-    "a slowed independent arm": ("SET-006", Imagined(scale="reference", steps={INDEPENDENT: 2_600_000}), None),
+    "a slowed independent arm": ("SET-006", Imagined(scale="reference", steps=SLOW), None),
 }
 
 
@@ -295,7 +314,22 @@ def test_damaged_file_is_refused_or_still_valid(tmp_path: Path) -> None:
 
 
 def test_every_rule_of_sets_has_a_forgery() -> None:
-    assert {rule for rule, *_ in FORGED.values()} == set(rules())
+    assert {rule for rule, *_ in FORGED.values()} | {OF_A_FAULT} == set(rules())
+
+
+def test_fault_of_the_checker_rejects_the_set(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise TypeError("unhashable type")
+
+    folder = Imagined().write(tmp_path)
+    monkeypatch.setattr("suite.compare.scaling.figures_of", failing)
+    verdict, found = check_set(sandbox, folder)
+    assert found is None
+    assert not verdict.accepted
+    (finding,) = verdict.findings
+    assert (finding.rule, finding.found) == (OF_A_FAULT, "TypeError: unhashable type")
 
 
 def test_declared_cause_explains_an_efficiency_above_the_limit(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -123,6 +123,36 @@ FORGERIES: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+def set_without_a_file(root: Path) -> None:
+    (the_set(root).with_name("aaa") / FILE).mkdir(parents=True)
+
+
+def run_without_a_system(root: Path) -> None:
+    file = next(root.glob(f"{ORG}/results/*/*/*/system.json"))
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("damage", "rule"), [(set_without_a_file, "SET-001"), (run_without_a_system, "SUBM-003")]
+)
+def test_folder_for_a_file_leaves_the_others_their_verdicts(
+    damage: Callable[[Path], object],
+    rule: str,
+    tree: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    damage(tree)
+    assert check(tree) == 1
+    shown = capsys.readouterr().out
+    assert f"{rule} reject" in shown
+    assert "no verdict" not in shown
+    found = collect(tree, Cache(tmp_path / "cache"))
+    assert any(one.checked is not None for one in found.sets)
+    assert len(found.results) == 3
+
+
 @pytest.mark.parametrize("name", FORGERIES)
 def test_changed_set_is_rejected(name: str, tree: Path) -> None:
     forge, rule = FORGERIES[name]
