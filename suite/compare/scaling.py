@@ -36,6 +36,7 @@ from suite.rules.root import LATEST, SHIPPED
 from suite.sandbox.sandbox import LimitsError, Sandbox, SandboxError, TaskError
 
 FORMAT = "suite-scaling/1"
+EXPLAINED = "SET-008"  # a ratio above the limit has a declared cause
 ArmData = Mapping[str, Any]  # of :func:`suite.compare.scaling_arm.scaling_arm`
 _OfGroup = tuple[int, str, str, str, str]  # devices of the group, rule, location in it, expected, found
 
@@ -76,13 +77,15 @@ class GroupFigures:
 class CheckedSet:
     """A readable set with its verdict.
 
-    ``figures`` has the groups with all arms; ``accepted`` the devices of those that no finding rejects.
+    ``figures`` has the groups with all arms; ``accepted`` the devices of those that no finding rejects, and
+    ``explained`` those with a ratio above the limit that a declared cause explains.
     """
 
     set: ScalingSet
     verdict: VerdictSummary
     figures: tuple[GroupFigures, ...]
     accepted: frozenset[int]
+    explained: frozenset[int]
 
 
 @cache
@@ -148,7 +151,8 @@ def _checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet
         if finding.severity == "reject"
     }
     accepted = frozenset(one.devices for one in figures) - rejected
-    return verdict, CheckedSet(found, verdict, figures, accepted)
+    explained = frozenset(devices for devices, rule, *_ in defects if rule == EXPLAINED)
+    return verdict, CheckedSet(found, verdict, figures, accepted, explained)
 
 
 def _located(defect: _OfGroup) -> Defect:
@@ -190,8 +194,11 @@ def judge(
             yield one.devices, "SET-004", "settings.threads", expected, actual
         for expected, actual in _not_interleaved(one.arms):
             yield one.devices, "SET-005", "", expected, actual
-        for where, value in _too_fast(one, limit) if found.cause is None else ():
-            yield one.devices, "SET-006", where, f"at most {limit}, or a declared cause", f"{value:.4f}"
+        for where, value in _too_fast(one, limit):
+            if found.cause is None:
+                yield one.devices, "SET-006", where, f"at most {limit}, or a declared cause", f"{value:.4f}"
+            else:
+                yield one.devices, EXPLAINED, where, f"at most {limit}", f"{value:.4f}, cause: {found.cause}"
 
 
 def _too_fast(one: GroupFigures, limit: float) -> Iterator[tuple[str, float]]:
@@ -331,11 +338,12 @@ def _verdict(
     findings = []
     for defect in defects:
         rule = rules()[defect.rule]
-        severity = "info" if mini and defect.rule == "SET-006" else rule["severity"]
+        severity = "info" if mini and defect.rule in ("SET-006", EXPLAINED) else rule["severity"]
         findings.append(
             Finding(defect.rule, severity, defect.location, defect.expected, defect.found, rule["fix"])
         )
     rejected = sum(finding.severity == "reject" for finding in findings)
+    flags = sum(finding.severity == "flag" for finding in findings)
     value = {
         "result": safe(folder.name),
         "run_id": None,
@@ -345,7 +353,7 @@ def _verdict(
         "rules": LATEST,
         "sha256": None,
         "rejections": rejected,
-        "flags": 0,
+        "flags": flags,
         "findings": [asdict(finding) for finding in findings],
     }
     return VerdictSummary.of_dict(value)

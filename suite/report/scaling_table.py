@@ -18,6 +18,7 @@ _HEADS = ("devices", "arm", "batch", "throughput", "of N x single", "lost to", "
 ON_PROCESSORS = (
     "Ranks on a CPU share its cores: these numbers show that the ranks work, and nothing about scaling."
 )
+BY_CAUSE = "above the limit, by a declared cause"
 _ONE_ROUND = "no intervals: the set has one round, and an interval needs two or more (REPEATS)"
 
 
@@ -65,19 +66,26 @@ def _rows(checked: CheckedSet) -> Iterator[list[str]]:
     failures = {group.devices: group.failure for group in checked.set.groups}
     for devices in checked.set.devices:
         if devices in figures:
-            yield from _group_rows(figures[devices], devices in checked.accepted)
+            yield from _group_rows(figures[devices], _status(checked, devices))
             continue
         failure = failures.get(devices)
         why = "not measured" if failure is None else f"exit code {failure.exit_code}: {failure.message}"
         yield [str(devices), "no figures", "", "", "", "", "", "", why]
 
 
-def _group_rows(one: GroupFigures, accepted: bool) -> Iterator[list[str]]:
+def _status(checked: CheckedSet, devices: int) -> str:
+    """What a reader must know of a group with figures; empty if nothing."""
+    if devices not in checked.accepted:
+        return "REJECTED"
+    return BY_CAUSE if devices in checked.explained else ""
+
+
+def _group_rows(one: GroupFigures, status: str) -> Iterator[list[str]]:
     lost = {
         INDEPENDENT: ("contention", one.contention),
         SYNCHRONOUS: ("synchronisation", one.synchronisation),
     }
-    remarks = {SINGLE: "" if accepted else "REJECTED", INDEPENDENT: _slowest(one.slowest)}
+    remarks = {SINGLE: status, INDEPENDENT: _slowest(one.slowest)}
     remarks[SYNCHRONOUS] = _bandwidth(one.bandwidth)
     for name, arm in one.arms.items():
         cause, loss = lost.get(name, ("", None))
@@ -175,6 +183,7 @@ def to_json(checked: CheckedSet) -> str:
             {
                 "devices": one.devices,
                 "accepted": one.devices in checked.accepted,
+                "above_limit_by_cause": one.devices in checked.explained,
                 "efficiency": _ratio(one.efficiency),
                 "contention": _ratio(one.contention),
                 "synchronisation_cost": None if one.synchronisation is None else _ratio(one.synchronisation),

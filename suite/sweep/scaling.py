@@ -71,8 +71,10 @@ def plan_set(
     if not several:
         raise BadConfiguration("devices: expected at least one number above 1, such as 1,2,4")
     machine, find = machine or detect_machine(), cache(engines.find)
-    if cause is not None and re.fullmatch("[ -~]{1,500}", cause) is None:
-        raise BadConfiguration(f"cause: expected up to 500 printable ASCII characters, found {cause!r}")
+    if cause is not None and (not cause.strip() or re.fullmatch("[ -~]{1,500}", cause) is None):
+        raise BadConfiguration(
+            f"cause: expected up to 500 printable ASCII characters, not all blank, found {cause!r}"
+        )
     # Options of the synchronous arm alone: the other arms exchange nothing.
     exchange = [option for option in options if option.partition("=")[0] in EXCHANGE_OPTIONS]
     others = [option for option in options if option not in exchange]

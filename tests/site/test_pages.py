@@ -17,6 +17,7 @@ import suite.site.shell
 from suite.cli import main
 from suite.contract import ConversionKey
 from suite.metrics.metric import Metric
+from suite.report import scaling_table
 from suite.site.build import SiteError, build
 from suite.site.cache import Cache
 from suite.site.collect import Collection, collect
@@ -362,6 +363,21 @@ def test_a_scaling_set_has_a_page_with_its_figure_and_groups(tmp_path: Path) -> 
     assert any(re.fullmatch(r"2026-\d\d-\d\d", text) for text in listed.text)
     phases = [text for text in read(tmp_path / "site" / "index.html").text if text.startswith("train")]
     assert (phases.count("train"), phases.count("train independent")) == (4, 2)
+
+
+def test_list_of_scaling_sets_marks_causes_and_has_no_figure_of_a_rejected_group(tmp_path: Path) -> None:
+    fast = {"synchronous": 1_700_000, "independent": 1_700_000}
+    one = Imagined(scale="reference", steps=fast, cause="a larger cache")
+    one.write(tmp_path / "declared")
+    replace(one, cause=None).write(tmp_path / "rejected")
+    shown = {}
+    for name in ("declared", "rejected"):
+        build(tmp_path / name, tmp_path / f"site-{name}", tmp_path / "cache")
+        shown[name] = read(tmp_path / f"site-{name}" / "scaling.html").text
+    assert any(text.endswith(scaling_table.BY_CAUSE) for text in shown["declared"])
+    assert "accepted, 2 flags" in shown["declared"]
+    assert any("samples/s" in text for text in shown["declared"])
+    assert not any("samples/s" in text or "%" in text.replace("95 %", "") for text in shown["rejected"])
 
 
 def test_page_of_a_scaling_set_says_why_cells_are_null(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def test_equal_options_share_a_folder_and_others_do_not(tmp_path: Path) -> None:
         (("mode=quality",), (2,), None, BadConfiguration, "measures throughput"),
         (("purpose=submission",), (2,), None, BadConfiguration, "expected trial"),
         (("launcher=slurm",), (2,), None, Unsupported, "expected local"),
+        ((), (2,), "  ", BadConfiguration, "cause: expected up to 500 printable .*, not all blank"),
         ((), (2,), "caf\u00e9", BadConfiguration, "cause: expected up to 500 printable ASCII characters"),
     ],
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from suite.compare.scaling import GroupFigures
+from suite.compare.scaling import CheckedSet, GroupFigures
+from suite.compare.scaling_set import SINGLE
 from suite.figures.scaling import scaling
 from suite.figures.svg import NARROW
-from suite.log.units import quantity
+from suite.log.units import count, quantity
 from suite.report import scaling_table
 from suite.site import parts
 from suite.site.collect import Collection, ScalingResult
@@ -86,15 +87,20 @@ def _row(one: ScalingResult, numbers: Sequence[int], date: str, links: parts.Lin
         blank = [parts.cell("") for _ in range(len(_HEADS) - 1 + len(numbers))]
         return tag("tr", tag("td", parts.link(address, _title(one))), blank, end)
     found, key, efficiency = one.checked.set, arm["key"], {each.devices: each for each in _accepted(one)}
+    good = next((each.arms[SINGLE] for each in efficiency.values()), None)
     return tag(
         "tr",
         tag("td", parts.link(address, found.workload)),
         [parts.cell(part) for part in (found.framework, f"{found.phase}, {key['precision']}", arm["device"])],
         parts.cell(f"{found.scaling}, {scaling_table.batch(one.checked)}"),
-        parts.cell(quantity(arm["per_second"], f"{arm['unit']}/s"), numeric=True, label="one device"),
+        parts.cell(
+            "" if good is None else quantity(good["per_second"], f"{good['unit']}/s"),
+            numeric=True,
+            label="one device",
+        ),
         [
             parts.cell(
-                scaling_table.share(efficiency[number].efficiency) if number in efficiency else "",
+                _share(one.checked, efficiency[number]) if number in efficiency else "",
                 numeric=True,
                 label=f"{number} devices",
             )
@@ -104,8 +110,18 @@ def _row(one: ScalingResult, numbers: Sequence[int], date: str, links: parts.Lin
     )
 
 
+def _share(checked: CheckedSet, group: GroupFigures) -> str:
+    """The scaling efficiency of a group, marked if only a declared cause lets it pass."""
+    mark = f", {scaling_table.BY_CAUSE}" if group.devices in checked.explained else ""
+    return scaling_table.share(group.efficiency) + mark
+
+
 def _status(one: ScalingResult) -> tuple[str, str]:
-    return ("accepted", "accepted") if one.verdict.accepted else ("rejected", "rejected")
+    """The words of the badge, and its kind."""
+    if not one.verdict.accepted:
+        return "rejected", "rejected"
+    flags = len(one.verdict.flags)
+    return (f"accepted, {count(flags, 'flag')}", "flagged") if flags else ("accepted", "accepted")
 
 
 def _page(one: ScalingResult) -> str:
