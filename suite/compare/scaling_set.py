@@ -156,6 +156,8 @@ def read_set(path: Path) -> dict[str, Any]:
                 for at, text in schemas.explain("scaling_set", value)
             ]
         )
+    if value["cause"] is not None and not value["cause"].strip():
+        raise RecordError([Defect("SET-001", f"{FILE}.cause", "a cause in words, or null", "blanks")])
     return value
 
 
