@@ -23,12 +23,14 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"expected a folder of submissions, found none at {args.submissions}")
     width = text_width()
     code = check_all(args.submissions, strict=args.strict, width=width)
-    rejected = _check_sets(args.submissions, width)
-    return 1 if rejected and code != 2 else code
+    rejects, flags = _check_sets(args.submissions, width)
+    if rejects and code != 2:
+        return 1
+    return 3 if args.strict and flags and code == 0 else code
 
 
-def _check_sets(root: Path, width: int | None) -> bool:
-    """Check the scaling sets under ``root`` and print what is found; whether a finding rejects."""
+def _check_sets(root: Path, width: int | None) -> tuple[int, int]:
+    """Check the scaling sets under ``root`` and print what is found; how many findings reject, and flag."""
     from suite.compare.submitted_sets import check_submitted_sets
     from suite.log.safe import safe
     from suite.log.units import count
@@ -41,10 +43,11 @@ def _check_sets(root: Path, width: int | None) -> bool:
     findings += [("", found) for found in stray]
     print_findings(findings, width)
     rejects = sum(found.severity == "reject" for _, found in findings)
+    flags = sum(found.severity == "flag" for _, found in findings)
     withdrawn = sum(one.withdrawn for one in sets)
     if sets or stray:
         print(
-            f"{count(len(sets), 'scaling set')}: {rejects} rejecting findings"
+            f"{count(len(sets), 'scaling set')}: {rejects} rejecting findings, {count(flags, 'flag')}"
             + (f", {withdrawn} with a withdrawn run" if withdrawn else "")
         )
-    return rejects > 0
+    return rejects, flags

@@ -144,10 +144,11 @@ def _checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet
         if set(found.arms) <= set(arms) and len({len(arm["repeats"]) for arm in arms.values()}) == 1
     )
     defects += judge(found, checked, figures)
-    verdict = _verdict(folder, map(_located, defects), _reached(found, figures), figures)
+    flags = [flag for devices, arms in checked.items() for flag in _flags_of_arms(devices, arms)]
+    verdict = _verdict(folder, map(_located, defects), _reached(found, figures), figures, flags)
     rejected = {
         devices
-        for (devices, *_), finding in zip(defects, verdict.findings, strict=True)
+        for (devices, *_), finding in zip(defects, verdict.findings, strict=False)  # then flags of arms
         if finding.severity == "reject"
     }
     accepted = frozenset(one.devices for one in figures) - rejected
@@ -157,7 +158,18 @@ def _checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet
 
 def _located(defect: _OfGroup) -> Defect:
     devices, rule, where, expected, actual = defect
-    return Defect(rule, f"group of {devices} devices{f', {where}' if where else ''}", expected, actual)
+    return Defect(rule, _location(devices, where), expected, actual)
+
+
+def _location(devices: int, where: str) -> str:
+    return f"group of {devices} devices{f', {where}' if where else ''}"
+
+
+def _flags_of_arms(devices: int, arms: Mapping[str, ArmData]) -> Iterator[Finding]:
+    """What an auditor should look at in the runs of a group is to be looked at in the set."""
+    for name, arm in arms.items():
+        for flag in arm["flags"]:
+            yield Finding(**flag | {"location": _location(devices, f"{name}: {flag['location']}")})
 
 
 def _arm_data(sandbox: Sandbox, folder: Path) -> tuple[ArmData | None, str]:
@@ -188,6 +200,7 @@ def judge(
         for name, arm in group.items():
             for where, expected, actual in _differing(found, devices, name, arm, arms[0]):
                 yield devices, "SET-004", f"{name}: {where}", expected, actual
+    yield from _limits_differ(figures)
     limit = float(_table()["efficiency"])
     for one in figures:
         for expected, actual in _threads_differ(one.arms):
@@ -269,6 +282,19 @@ def _threads_differ(arms: Mapping[str, ArmData]) -> Iterator[tuple[str, str]]:
         yield f"{max(several)} or more in the arm {SINGLE}", str(threads[SINGLE])
 
 
+def _limits_differ(figures: Sequence[GroupFigures]) -> Iterator[_OfGroup]:
+    """A device has the same power limits in all arms of a set; the single one is a device of the others."""
+    first: dict[str, list[int]] = {}
+    for one in figures:
+        for name, arm in one.arms.items():
+            for device, limits in arm["power_limits"].items():
+                if device not in one.arms[INDEPENDENT]["power_limits"]:
+                    yield one.devices, "SET-004", f"{name}: device", f"one of the arm {INDEPENDENT}", device
+                elif limits != (wanted := first.setdefault(device, limits)):
+                    where = f"{name}: power_limit_mw of {device[:8]}"
+                    yield one.devices, "SET-004", where, f"{wanted}, as in other arms", str(limits)
+
+
 def _not_interleaved(arms: Mapping[str, ArmData]) -> Iterator[tuple[str, str]]:
     """What is wrong with the order of the repeats: rounds of all arms, each the reverse of the last."""
     boots = {str(repeat["boot"]) for arm in arms.values() for repeat in arm["repeats"]}
@@ -332,7 +358,11 @@ def _reached(found: ScalingSet, figures: Sequence[GroupFigures]) -> str:
 
 
 def _verdict(
-    folder: Path, defects: Iterable[Defect], reached: str, figures: Sequence[GroupFigures] = ()
+    folder: Path,
+    defects: Iterable[Defect],
+    reached: str,
+    figures: Sequence[GroupFigures] = (),
+    flags_of_arms: Sequence[Finding] = (),
 ) -> VerdictSummary:
     mini = any(arm["key"]["scale"] == "mini" for one in figures for arm in one.arms.values())
     findings = []
@@ -342,6 +372,7 @@ def _verdict(
         findings.append(
             Finding(defect.rule, severity, defect.location, defect.expected, defect.found, rule["fix"])
         )
+    findings += flags_of_arms
     rejected = sum(finding.severity == "reject" for finding in findings)
     flags = sum(finding.severity == "flag" for finding in findings)
     value = {

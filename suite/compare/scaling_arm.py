@@ -44,7 +44,7 @@ def scaling_arm(path: Path) -> dict[str, Any]:
     usable = record is not None and verdict.scored and record.computes and record.throughput
     return {
         "verdict": verdict.as_dict(),
-        "arm": _arm(record) if record is not None and usable else None,
+        "arm": _arm(record) | {"flags": list(map(asdict, verdict.flags))} if record and usable else None,
     }
 
 
@@ -63,6 +63,7 @@ def _arm(record: Record) -> dict[str, Any]:
         "facts": _compared_facts(record),
         "repeats": [times_of(repeat) for repeat in record.repeats],
         "ranks": [_rank_windows(repeat) for repeat in record.repeats],
+        "power_limits": _power_limits(record),
         "threads": at(record.header.data, "settings.threads"),
         "sweep": sweep_rows(record),
         "of_gpus": {name: asdict(metrics[name]) for name in _OF_GPUS},
@@ -87,6 +88,19 @@ def _compared_facts(record: Record) -> dict[str, Any]:
         for name, value in found[group].items()
         if not any(name == one or name.startswith(f"{one}.") for one in _MAY_DIFFER)
     } | {f"{SYSTEM}: device": device_name(record)}
+
+
+def _power_limits(record: Record) -> dict[str, list[int]]:
+    """The power limits (mW) of each device by UUID, of all repeats; usually one limit."""
+    found: dict[str, set[int]] = {}
+    for repeat in record.repeats:
+        event = repeat.env("outside")
+        listed = None if event is None else at(event["facts"], "accelerators.devices")
+        for device in listed if isinstance(listed, list) else ():
+            limits = found.setdefault(str(at(device, "uuid")), set())
+            if type(limit := at(device, "power_limit_mw")) is int:
+                limits.add(limit)
+    return {uuid: sorted(limits) for uuid, limits in found.items()}
 
 
 def _rank_windows(repeat: Repeat) -> list[int]:

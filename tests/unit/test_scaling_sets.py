@@ -9,11 +9,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scipy import stats
 
 from suite.checker.sandboxed import VerdictSummary
+from suite.cli import main
 from suite.compare import ratio
 from suite.compare.comparable import COMPARE_TASKS
 from suite.compare.scaling import CheckedSet, check_set, rules
@@ -44,6 +46,15 @@ from tests.fixtures.scaling_sets import SLOT_NS, Imagined, edit_set, interleaved
 
 ROOT = Path(__file__).parents[2]
 SUBMITTED = submitted_set_folders(ROOT / "submissions")
+WITH_A_SLOW_RANK = {  # of two H200s, one slower than the other: docs/scaling.md
+    f"{name}-pytorch-train-bf16-reference-{which}"
+    for name, which in (
+        ("alexnet", "weak-5474c19a"),
+        ("alexnet", "weak-58f07c48"),
+        ("resnet50", "strong-dd1a60ec"),
+        ("resnet50", "weak-48f28c80"),
+    )
+}
 ONE_BY_ONE = {
     name: tuple((at * 5 + r) * SLOT_NS + 1_000_000 for r in range(5))
     for at, name in enumerate((SINGLE, INDEPENDENT, SYNCHRONOUS))
@@ -67,7 +78,9 @@ def test_measured_set_is_accepted(name: str, sandbox: Sandbox, tmp_path: Path) -
     """Whole sets on two and four H100s: the figures of docs/scaling.md."""
     submitted = [path for path in SUBMITTED if path.name == name]
     verdict, found = checked(sandbox, submitted[0] if submitted else write_set(name, tmp_path))
-    assert verdict.findings == ()
+    assert verdict.findings == verdict.flags
+    assert [one.rule for one in verdict.flags] == (["RANK-020"] if name in WITH_A_SLOW_RANK else [])
+    assert all(": repeats 0" in finding.location for finding in verdict.findings)
     assert found.accepted == set(found.set.devices)
     heading = "## Four GPUs, measured" if 4 in found.accepted else "## Two GPUs, measured"
     _, _, documented = (ROOT / "docs/scaling.md").read_text().partition(heading)
@@ -200,6 +213,25 @@ def threads(value: object) -> Callable[[Events], object]:
     return change
 
 
+def device_facts(events: Events) -> Iterator[dict[str, Any]]:
+    for event in events:
+        if event["kind"] == "env" and event["data"]["side"] == "outside":
+            yield from event["data"]["facts"]["accelerators"]["devices"]
+
+
+def limited(milliwatts: int, *names: str) -> Callable[[Events], object]:
+    def change(events: Events) -> None:
+        for device in device_facts(events):
+            device |= dict.fromkeys(names, milliwatts)
+
+    return change
+
+
+def other_device(events: Events) -> None:
+    uuid = next(device_facts(events))["uuid"]
+    events[:] = json.loads(json.dumps(events).replace(uuid, "d" * 64))
+
+
 def other_boot(events: Events) -> None:
     for event in events:
         if event["kind"] == "clock":
@@ -220,6 +252,7 @@ def pruned(group: Group) -> Group:
     return replace(group, arms={name: arm for name, arm in group.arms.items() if name != INDEPENDENT})
 
 
+ON_GPUS = Imagined(scale="reference")
 FAST = {SYNCHRONOUS: 1_700_000, INDEPENDENT: 1_690_000}
 ALIKE = {SYNCHRONOUS: 2_200_000, INDEPENDENT: 2_200_000}
 SLOW = {INDEPENDENT: 2_600_000}
@@ -255,6 +288,7 @@ def called(scaling: str) -> Forge:
 
 FAILED = in_first_group(lambda group: Group(group.devices, {}, Failure(21, "out_of_memory")))
 OF_A_FAULT = "SET-007"  # which no content of a set is known to break
+LIMITS = ("power_limit_mw", "power_limit_default_mw")
 FORGED: dict[str, tuple[str, Imagined, Forge | None]] = {
     "another spelling": ("SET-001", Imagined(), append),
     "a path for a run": ("SET-001", Imagined(), with_path),
@@ -273,6 +307,8 @@ FORGED: dict[str, tuple[str, Imagined, Forge | None]] = {
     "other code in one arm": ("SET-004", Imagined(), rewritten(SINGLE, of_header("code_digest", "c" * 64))),
     "a list of threads": ("SET-004", Imagined(), rewritten(INDEPENDENT, threads([2]))),
     "an object of threads": ("SET-004", Imagined(), rewritten(SINGLE, threads({"a": 1}))),
+    "a lower power limit": ("SET-004", ON_GPUS, rewritten(SINGLE, limited(650_000, *LIMITS))),
+    "another single device": ("SET-004", ON_GPUS, rewritten(SINGLE, other_device)),
     "one arm after the other": ("SET-005", Imagined(begins=ONE_BY_ONE), None),
     "two arms at a time": ("SET-005", Imagined(begins={INDEPENDENT: BESIDE}), None),
     "another boot": ("SET-005", Imagined(), rewritten(SINGLE, other_boot)),
@@ -347,6 +383,21 @@ def test_declared_cause_explains_an_efficiency_above_the_limit(sandbox: Sandbox,
     text = scaling_table.to_text(found)
     assert "the cache holds half the table" in text
     assert scaling_table.BY_CAUSE in text
+
+
+def test_flags_of_arms_are_flags_of_the_set(
+    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ON_GPUS.write(tmp_path)
+    for name in (SINGLE, INDEPENDENT, SYNCHRONOUS):
+        rewritten(name, limited(650_000, "power_limit_mw"))(folder)
+    verdict, _ = checked(sandbox, folder)
+    assert {(finding.rule, finding.severity) for finding in verdict.findings} == {("DEV-001", "flag")}
+    arms = {finding.location.partition(":")[0].rpartition(" ")[2] for finding in verdict.findings}
+    assert arms == {SINGLE, INDEPENDENT, SYNCHRONOUS}
+    assert verdict.accepted
+    assert main(["check", "--strict", str(folder)]) == 3
+    assert f"0 rejections, {len(verdict.findings)} flags" in capsys.readouterr().out
 
 
 def test_efficiency_above_the_limit_is_information_at_mini(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_set_is_packaged_with_its_runs(submitted: Path, capsys: pytest.CaptureFi
     (group,) = json.loads((the_set(submitted) / FILE).read_bytes())["groups"]
     assert runs == {arm["run_id"] for arm in group["arms"].values()}
     assert check(submitted) == 0
-    assert "1 scaling set: 0 rejecting findings" in capsys.readouterr().out
+    assert "1 scaling set: 0 rejecting findings, 0 flags" in capsys.readouterr().out
     assert main(["check", str(the_set(submitted))]) == 0
 
 
@@ -169,5 +169,5 @@ def test_set_with_a_withdrawn_run_does_not_count(
     run = next(tree.glob(f"{ORG}/results/*/*/*"))
     assert main(["withdraw", "--result", str(run), "--reason", "x", "--submissions", str(tree)]) == 0
     assert check(tree) == 0
-    assert "1 scaling set: 0 rejecting findings, 1 with a withdrawn run" in capsys.readouterr().out
+    assert "1 scaling set: 0 rejecting findings, 0 flags, 1 with a withdrawn run" in capsys.readouterr().out
     assert collect(tree, Cache(tmp_path / "cache")).sets == ()
