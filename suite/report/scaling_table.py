@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from suite.compare.ratio import Ratio
-from suite.compare.scaling import FORMAT, CheckedSet, GroupFigures
+from suite.compare.scaling import FORMAT, CheckedSet
+from suite.compare.scaling_figures import GroupFigures
 from suite.compare.scaling_set import INDEPENDENT, SINGLE, SYNCHRONOUS, WEAK
 from suite.log.units import quantity, significant
 from suite.metrics.metric import Metric

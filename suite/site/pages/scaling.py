@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from suite.compare.scaling import CheckedSet, GroupFigures
+from suite.compare.scaling import CheckedSet
+from suite.compare.scaling_figures import GroupFigures
 from suite.compare.scaling_set import SINGLE
 from suite.figures.scaling import scaling
 from suite.figures.svg import NARROW
