@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from suite.checker.sandboxed import VerdictSummary, ended_verdict, limit_finding
@@ -30,6 +31,7 @@ from suite.sandbox.sandbox import LimitsError, Sandbox, SandboxError, TaskError
 
 FORMAT = "suite-scaling/1"
 EXPLAINED = "SET-008"  # a ratio above the limit has a declared cause
+NONE: Mapping[Path, str] = MappingProxyType({})
 _OfGroup = tuple[int, str, str, str, str]  # devices of the group, rule, location in it, expected, found
 
 
@@ -60,15 +62,18 @@ def rules() -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-def check_set(sandbox: Sandbox, path: Path) -> tuple[VerdictSummary, CheckedSet | None]:
+def check_set(
+    sandbox: Sandbox, path: Path, rejected: Mapping[Path, str] = NONE
+) -> tuple[VerdictSummary, CheckedSet | None]:
     """The verdict on the set in ``path``, and its figures; None for a set that cannot be read.
 
-    The runs are looked up where :func:`suite.compare.scaling_set.run_folder` says. A fault of the checker
-    rejects this set only: whoever submits it must not stop the check of the others.
+    The runs are looked up where :func:`suite.compare.scaling_set.run_folder` says. ``rejected`` are absolute
+    folders of runs that rules about submissions reject, each with the reason. A fault of the checker rejects
+    this set only: whoever submits it must not stop the check of the others.
     """
     folder = path.parent if path.name == FILE else path
     try:
-        return _checked(sandbox, folder)
+        return _checked(sandbox, folder, rejected)
     except LimitsError as error:
         return VerdictSummary.of_dict(ended_verdict(path, limit_finding(error))), None
     except Exception as error:
@@ -79,7 +84,9 @@ def check_set(sandbox: Sandbox, path: Path) -> tuple[VerdictSummary, CheckedSet 
         return _verdict(folder, [defect], "the check failed"), None
 
 
-def _checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet | None]:
+def _checked(
+    sandbox: Sandbox, folder: Path, rejected: Mapping[Path, str]
+) -> tuple[VerdictSummary, CheckedSet | None]:
     """:func:`check_set`; raises LimitsError, TaskError and whatever a fault of the checker raises."""
     answer = sandbox.run("scaling_set", path=folder)
     if answer["defects"]:
@@ -91,7 +98,7 @@ def _checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet
     for group in found.groups:
         arms = checked.setdefault(group.devices, {})
         for name, arm in group.arms.items():
-            data, problem = _arm_data(sandbox, run_folder(folder, found.workload, arm.run_id))
+            data, problem = _arm_data(sandbox, run_folder(folder, found.workload, arm.run_id), rejected)
             if data is not None and data["sha256"] == arm.sha256:
                 arms[name] = data
                 continue
@@ -106,12 +113,12 @@ def _checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet
     defects += judge(found, checked, figures)
     flags = [flag for devices, arms in checked.items() for flag in _flags_of_arms(devices, arms)]
     verdict = _verdict(folder, map(_located, defects), _reached(found, figures), figures, flags)
-    rejected = {
+    faulty = {
         devices
         for (devices, *_), finding in zip(defects, verdict.findings, strict=False)  # then flags of arms
         if finding.severity == "reject"
     }
-    accepted = frozenset(one.devices for one in figures) - rejected
+    accepted = frozenset(one.devices for one in figures) - faulty
     explained = frozenset(devices for devices, rule, *_ in defects if rule == EXPLAINED)
     return verdict, CheckedSet(found, verdict, figures, accepted, explained)
 
@@ -132,18 +139,20 @@ def _flags_of_arms(devices: int, arms: Mapping[str, ArmData]) -> Iterator[Findin
             yield Finding(**flag | {"location": _location(devices, f"{name}: {flag['location']}")})
 
 
-def _arm_data(sandbox: Sandbox, folder: Path) -> tuple[ArmData | None, str]:
+def _arm_data(sandbox: Sandbox, folder: Path, rejected: Mapping[Path, str]) -> tuple[ArmData | None, str]:
     """The data of the run in ``folder``, or None and why it cannot be used."""
     if not folder.is_dir():
         return None, f"no folder {folder.name} beside the set"
+    if folder in rejected:
+        return None, rejected[folder]
     try:
         answer = sandbox.run("scaling_arm", path=folder)
     except (LimitsError, TaskError) as error:
         return None, str(error)
     if answer["arm"] is None:
         verdict = VerdictSummary.of_dict(answer["verdict"])
-        rejected = ", ".join(sorted({finding.rule for finding in verdict.rejections}))
-        return None, f"rejected by {rejected}" if rejected else f"no score: {verdict.reached}"
+        broken = ", ".join(sorted({finding.rule for finding in verdict.rejections}))
+        return None, f"rejected by {broken}" if broken else f"no score: {verdict.reached}"
     return answer["arm"], ""
 
 

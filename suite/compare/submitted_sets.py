@@ -89,14 +89,19 @@ def package_set(
     return target
 
 
-def check_submitted_sets(root: Path) -> tuple[list[SubmittedSet], list[Finding]]:
-    """Check all sets under ``root``; the second value are findings about other files and folders there."""
+def check_submitted_sets(
+    root: Path, rejected: Mapping[Path, str]
+) -> tuple[list[SubmittedSet], list[Finding]]:
+    """Check all sets under ``root``; the second value are findings about other files and folders there.
+
+    ``rejected`` are the submissions that do not count, by :func:`rejected_folders` of the tree.
+    """
     stray: list[Finding] = []
     folders = list(_set_folders(root, stray))
     if not folders:
         return [], stray
     with Sandbox(COMPARE_TASKS) as sandbox:
-        return [_submitted(folder, *check_set(sandbox, folder)) for folder in folders], stray
+        return [_submitted(folder, *check_set(sandbox, folder, rejected)) for folder in folders], stray
 
 
 def submitted_set_folders(root: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -33,6 +33,7 @@ from suite.submissions.registry.model import Withdrawal
 from suite.submissions.registry.withdrawals import withdrawal_of
 from suite.submissions.rule_table import finding_of
 from suite.submissions.system import SLUG
+from suite.submissions.tree_findings import rejected_folders
 
 SITE_TASKS = "suite.site.tasks"
 _HEAVY = ("curves", "evaluations", "environment")  # of the result's own page
@@ -148,17 +149,12 @@ def collect(
         for path, withdrawal in zip(found, withdrawals, strict=True)
     ]
     values = _values(cache, root, found, keys)
-    sets = _sets(root, cache)
     packaged = [index for index, value in enumerate(values) if value["entry"] is not None]
-    levels, between = _compared(
-        cache,
-        [CheckedSubmission.of_dict(found[index], values[index]["entry"]) for index in packaged],
-        [keys[index] for index in packaged],
-        registry,
-        root,
-    )
+    entries = [CheckedSubmission.of_dict(found[index], values[index]["entry"]) for index in packaged]
+    levels, between = _compared(cache, entries, [keys[index] for index in packaged], registry, root)
     locations = {location_in(root, found[index]) for index in packaged}
     named = _findings_by_location(between, locations)
+    sets = _sets(root, cache, rejected_folders(entries, between, root))
     results: dict[str, Result] = {}
     for path, key, value in zip(found, keys, values, strict=True):
         about = named.get(location_in(root, path), []) if value["entry"] is not None else []
@@ -278,10 +274,10 @@ def _without_verdict(folder: Path, status: str, found: Finding | None, why: str 
     }
 
 
-def _sets(root: Path, cache: Cache) -> list[ScalingResult]:
+def _sets(root: Path, cache: Cache, rejected: Mapping[Path, str]) -> list[ScalingResult]:
     """The scaling sets in ``root``/sets, or of the submissions in ``root``, in name order.
 
-    One with a withdrawn run does not count.
+    One with a withdrawn run does not count, one with a run of the submissions ``rejected`` is rejected.
     """
     folder = root / SETS
     paths = sorted(path for path in folder.iterdir() if is_set(path)) if folder.is_dir() else []
@@ -290,7 +286,7 @@ def _sets(root: Path, cache: Cache) -> list[ScalingResult]:
     if paths:
         with Sandbox(SITE_TASKS) as sandbox:
             for path in paths:
-                verdict, checked = check_set(sandbox, path)
+                verdict, checked = check_set(sandbox, path, rejected)
                 if checked is not None and has_withdrawn_run(path, checked):
                     continue
                 digest = cache.digest(path / FILE) or sha256(path.name.encode()).hexdigest()

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from suite.log.finding import Finding
 from suite.log.safe import folded, safe
-from suite.submissions import package as submission
+from suite.submissions.package import CheckedSubmission
 
 _LONGEST = 1500  # characters of a finding, a withdrawn result with its reason, or a fault
 
 
-def check_all(root: Path, *, strict: bool = False, width: int | None = None) -> int:
-    """Check all submissions under ``root``, print what is found in ``width`` columns; the exit code.
+def show_all(
+    root: Path,
+    entries: Sequence[CheckedSubmission],
+    about_tree: Sequence[Finding],
+    *,
+    strict: bool = False,
+    width: int | None = None,
+) -> int:
+    """Print what :func:`suite.submissions.package.check_tree` found, in ``width`` columns; the exit code.
 
     0, 1 or (with ``strict``) 3 as in ``suite check``; 2 where the checker itself failed over a submission,
     which then has no verdict.
     """
-    entries, about_tree = submission.check_tree(root)
     findings = [
         (safe(entry.folder.relative_to(root).as_posix(), _LONGEST), found)
         for entry in entries

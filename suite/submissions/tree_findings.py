@@ -52,6 +52,24 @@ def _known(order: Order, earlier: Trace | None, later: Trace | None) -> bool:
     return earlier is None or later is None or order.known(earlier, later)
 
 
+def rejected_folders(
+    entries: Sequence[CheckedSubmission], about_tree: Sequence[Finding], root: Path
+) -> dict[Path, str]:
+    """The absolute folders of the submissions that do not count, each with why: the rules that reject it."""
+    rules: dict[str, set[str]] = {}
+    for found in about_tree:
+        if found.severity == "reject":
+            rules.setdefault(found.location.partition(", ")[0], set()).add(found.rule)
+    rejected = {}
+    for entry in entries:
+        own = {found.rule for found in entry.findings if found.severity == "reject"}
+        if broken := own | rules.get(location_in(root, entry.folder), set()):
+            rejected[entry.folder.absolute()] = f"rejected by {', '.join(sorted(broken))}"
+        elif entry.fault is not None:
+            rejected[entry.folder.absolute()] = "no verdict"
+    return rejected
+
+
 def hardware_differences(entries: Sequence[CheckedSubmission], root: Path) -> list[Finding]:
     """Hardware facts of one system that differ from those of its first result.
 

@@ -14,7 +14,6 @@ from suite.cli import main
 from suite.cli.keygen import default_path
 from suite.submissions import package as submission
 from suite.submissions.system import encode
-from suite.submissions.text import check_all
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_log import Good, reference, write_good
 from tests.fixtures.registered import with_facts
@@ -68,7 +67,7 @@ def test_submit_copies_and_describes_result(good: Path, tree: Path) -> None:
     assert sorted(path.name for path in run.iterdir()) == ["run.jsonl", "system.json"]
     assert (run / "run.jsonl").read_bytes() == (good / "run.jsonl").read_bytes()
     assert rules_of(tree) == set()
-    assert check_all(tree) == 0
+    assert main(["check-submissions", str(tree)]) == 0
     assert not list(tree.glob(".incoming*"))
 
 

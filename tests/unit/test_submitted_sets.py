@@ -153,11 +153,34 @@ def test_folder_for_a_file_leaves_the_others_their_verdicts(
     assert len(found.results) == 3
 
 
+def test_set_with_a_run_whose_submission_is_rejected_is_rejected(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (next(tree.glob(f"{ORG}/results/*/*/*")) / "system.json").write_text("{}")
+    assert check(tree) == 1
+    shown = capsys.readouterr().out
+    assert "SET-002 reject group of 4 devices" in shown
+    assert "found rejected by SUBM-004" in shown
+    (one,) = collect(tree, Cache(tmp_path / "cache")).sets
+    assert not one.verdict.accepted
+    assert one.checked is not None
+    assert one.checked.accepted == set()
+
+
+def test_stolen_run_does_not_reject_the_set_of_its_owner(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = next(tree.glob(f"{ORG}/results/*/*/*"))
+    shutil.copytree(run, tree / "a-thief" / Path(*run.parts[-4:]))
+    assert check(tree) == 1
+    assert "1 scaling set: 0 rejecting findings" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", FORGERIES)
 def test_changed_set_is_rejected(name: str, tree: Path) -> None:
     forge, rule = FORGERIES[name]
     forge(the_set(tree))
-    sets, stray = check_submitted_sets(tree)
+    sets, stray = check_submitted_sets(tree, {})
     found = {one.rule for one in [*(finding for each in sets for finding in each.findings), *stray]}
     assert found == {rule}
     assert check(tree) == 1
