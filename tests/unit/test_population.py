@@ -133,7 +133,7 @@ def test_energy_far_below_the_reference_of_the_same_key_and_device_is_flagged() 
         {"precision": "tf32"},
         {"joules": None},
     ):
-        assert rules(replace(low, **other), *known) == []  # type: ignore[arg-type]
+        assert rules(replace(low, **other), *known) == []
 
 
 _IMAGES = replace(
