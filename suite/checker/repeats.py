@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from suite.checker.context import KEY, STRUCTURE, WITH_KEY, Context, Fault, end_of, rule, start_of
 from suite.log.model import Event
+from suite.log.units import count
 
 _NS = 1_000_000_000
 MEASURED = ("timestamp_kind", "warmup_ns", "soak_steps", "tail_steps")  # only in throughput mode
@@ -36,7 +37,7 @@ def all_repeats(c: Context) -> Iterator[Fault]:
     wanted = c.counts["repeats"]
     found = len(c.record.repeats)
     if (c.record.completed and found != wanted) or found > wanted:
-        yield Fault("run.jsonl", f"{wanted} repeats", f"{found}")
+        yield Fault("run.jsonl", count(wanted, "repeat"), f"{found}")
 
 
 @rule("RUN-004", STRUCTURE)

@@ -9,6 +9,7 @@ from suite.checker.context import Context, Fault, rule
 from suite.contract import BENCHMARK, MEASURED_STEPS
 from suite.log import statistics
 from suite.log.model import Repeat
+from suite.log.units import count
 
 
 def _cv(c: Context) -> float:
@@ -60,7 +61,7 @@ def drift_flags(c: Context) -> Iterator[Fault]:
             yield Fault(
                 "step_end_ns",
                 f"first 30 and last 30 steps within {limit:.0%}",
-                f"{shown} in {len(found)} repeats",
+                f"{shown} in {count(len(found), 'repeat')}",
             )
 
 

@@ -45,12 +45,11 @@ def show(plan: Plan) -> int:
 def description(plan: Plan) -> str:
     """What a run measures, in one line."""
     key, where = plan.key, f"{plan.runtime} on {plan.device}, {count(plan.threads, 'thread')}"
+    repeats = count(plan.repeats, "repeat")
     if isinstance(key, ConversionKey):
         size = f"{key.batch} images per shard, {key.scale} scale, cache {key.cache}"
         steps = f"{WARMUP_STEPS} + {MEASURED_STEPS} shards"
-        return (
-            f"images of {key.workload} to {key.storage}: {size}; {plan.repeats} repeats of {steps}, {where}"
-        )
+        return f"images of {key.workload} to {key.storage}: {size}; {repeats} of {steps}, {where}"
     how = f"{key.phase} {key.scenario}" if key.phase == "infer" else key.phase
     batch = f"batch {key.batch}" + (f" on each of {key.devices} devices" if key.devices > 1 else "")
     size = f"{key.variant}, {batch}, {key.precision}"
@@ -61,7 +60,7 @@ def description(plan: Plan) -> str:
         steps = f"{WARMUP_STEPS} + {plan.measured_steps:,} steps"
         if plan.settings.min_seconds is not None:
             steps = f"{WARMUP_STEPS} steps and a window of {plan.settings.min_seconds} s or more"
-    return f"{key.workload} in {key.framework}: {how}, {size}; {plan.repeats} repeats of {steps}, {where}"
+    return f"{key.workload} in {key.framework}: {how}, {size}; {repeats} of {steps}, {where}"
 
 
 def _data(plan: Plan) -> str:

@@ -63,7 +63,8 @@ def main(args: argparse.Namespace) -> int:
     elif args.format == "text":
         from suite.report.summary_text import print_tables
 
-        print_tables(tables)
+        if tables:  # else the message above says it
+            print_tables(tables)
     else:
         sys.stdout.write(_text(args.format, tables, rows))
     if submitted:

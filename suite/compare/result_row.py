@@ -227,7 +227,7 @@ def _status(verdict: Verdict) -> tuple[str, str]:
         return ("flagged" if verdict.flags else "accepted"), ""
     if record is not None and record.aborts:
         memory = verdict.accepted and record.outcome == "out_of_memory"
-        return (OOM if memory else "aborted"), safe(verdict.reached)
+        return (OOM if memory else "aborted"), safe(verdict.reached.removeprefix("aborted "))
     if record is not None and record.partial:
         return "incomplete", safe(verdict.reached)
     return "rejected", _first_cause(verdict.rejections[0])

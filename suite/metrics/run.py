@@ -187,7 +187,7 @@ def _mean_loss(done: Sequence[Repeat], steps: Sequence[tuple[Repeat, int]]) -> M
         if len(numbers) == 1
         else f"steps {numbers[0]}-{numbers[-1]}, work nearest to step 0's"
     )
-    return Metric(sum(losses) / len(losses), note=f"{where}, mean of {len(losses)} repeats")
+    return Metric(sum(losses) / len(losses), note=f"{where}, mean of {count(len(losses), 'repeat')}")
 
 
 def _bytes(kind: str, ends: Sequence[Data]) -> dict[str, Metric]:

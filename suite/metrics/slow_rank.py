@@ -35,5 +35,5 @@ def slow_rank_text(record: Record) -> str:
     apart = median([one.spread_of_step for one in known])
     behind = f"{100 * apart:.2g} % of a step behind"
     if apart > least:
-        return f"the last one at the exchange changes, {behind}: input, or noise of the host"
+        return f"another rank is last at the exchange each time, {behind}: input, or noise of the host"
     return f"the last one at the exchange is {behind}"

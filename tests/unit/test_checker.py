@@ -33,6 +33,12 @@ def test_batches_of_one_sample_may_recur(tmp_path: Path) -> None:
     assert check_result(good).rejections == ()
 
 
+def test_drift_of_one_repeat_is_in_the_singular(tmp_path: Path) -> None:
+    good = Good(trend=0.2, counts=(1, 100), differences=(("DIV-015", "one repeat"),))
+    (found,) = check_result(write_good(tmp_path, good)).findings
+    assert (found.rule, found.found.split(" in ")[1]) == ("STAT-004", "1 repeat")
+
+
 def test_check_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = write_good(tmp_path / "good", Good())
     flagged = Forged("ENV-002", put("rank_end", "threads.after", 5)).make(tmp_path / "flagged")

@@ -102,6 +102,20 @@ def test_summary_names_the_slow_rank(tmp_path: Path) -> None:
     assert row_of(folder).ranks.startswith("rank 1 was slow in 3 of 5 repeats")
 
 
+def test_another_rank_that_is_last_each_time_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = check_result(write_good(tmp_path, TWO_GPUS), rules_of).record
+    assert record is not None
+    monkeypatch.setattr(
+        "suite.metrics.slow_rank.repeat_lateness", lambda _: Lateness(0, 0.5, 0.0, 43.0, 1_000.0, 0)
+    )
+    text = (
+        "another rank is last at the exchange each time, 4.3 % of a step behind: input, or noise of the host"
+    )
+    assert slow_rank_text(record) == text
+
+
 def test_clocks_of_different_nodes_name_no_rank_without_a_bound(tmp_path: Path) -> None:
     record = check_result(rewrite(write_good(tmp_path, TWO_GPUS), slow_rank), rules_of).record
     assert record is not None

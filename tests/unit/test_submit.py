@@ -315,7 +315,8 @@ def test_summary_without_a_path_shows_this_checkouts_results_and_counts_the_subm
     not_shown = f"not shown: 1 submitted result in submissions/; {command}\n"
     capsys.readouterr()
     assert main(["summary"]) == 0
-    assert capsys.readouterr().out == f"No results found.\n{not_shown}"
+    printed = capsys.readouterr()
+    assert (printed.err, printed.out) == ("summary: no results found\n", not_shown)
     later = write_good(tmp_path / "results", Good(run_hex="0a1b2c3e"))
     assert main(["summary"]) == 0
     out = capsys.readouterr().out

@@ -409,7 +409,7 @@ def test_container_result_names_its_image(tmp_path: Path) -> None:
 
 def test_summary_shows_out_of_memory_instead_of_score(tmp_path: Path) -> None:
     made = row_of(write_good(tmp_path, Good(out_of_memory_in=2)))
-    assert made.status == "OOM"
+    assert (made.status, made.why) == ("OOM", "in repeat 2, phase setup: out_of_memory")
     text = to_markdown(tables_of([made]))
     assert "| native | OOM |" in text
     assert json.loads(to_json(tables_of([made])))["tables"][0]["results"][0]["status"] == "OOM"
