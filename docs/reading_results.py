@@ -3,7 +3,8 @@
 #
 # `suite.load` reads a result, and `suite.compare` compares two. Run this page cell by cell in an editor that knows
 # `# %%`, or in a notebook. The kernel is the suite's environment (`.venv/bin/python`), started in the repository's folder
-# or with that folder in `PYTHONPATH`. The outputs on the page are those of the results in `submissions/`.
+# or with that folder in `PYTHONPATH`. The page needs pandas and a kernel, which that environment lacks: after the first make
+# command, `.venv/bin/python -m pip install pandas ipykernel` adds them and changes nothing else. The outputs on the page are those of the results in `submissions/`.
 #
 # ## One result
 # `suite.load(path)` takes a result's folder, or its `run.jsonl`. The checker judges the log first, in the same sandbox
