@@ -161,6 +161,7 @@ def judge(
 ) -> Iterator[_OfGroup]:
     """The defects of a set whose arms were read."""
     yield from _missing(found)
+    yield from _shared(found)
     arms = [arm for group in checked.values() for arm in group.values()]
     for devices, group in checked.items():
         counts = {name: len(arm["repeats"]) for name, arm in group.items()}
@@ -212,6 +213,16 @@ def _missing(found: ScalingSet) -> Iterator[_OfGroup]:
         if group.failure is not None:
             text += f"; a run ended with exit code {group.failure.exit_code}: {group.failure.message}"
         yield devices, "SET-003", "", f"the arms {', '.join(found.arms)}", text
+
+
+def _shared(found: ScalingSet) -> Iterator[_OfGroup]:
+    """The runs that serve in two arms: each group is measured with runs of its own."""
+    used: dict[str, str] = {}
+    for group in found.groups:
+        for name, arm in group.arms.items():
+            there = used.setdefault(arm.sha256, here := _location(group.devices, name))
+            if there != here:
+                yield group.devices, "SET-003", name, "a run of this arm alone", f"that of {there}"
 
 
 def _differing(
@@ -266,6 +277,7 @@ def _limits_differ(figures: Sequence[GroupFigures]) -> Iterator[_OfGroup]:
 
 def _not_interleaved(arms: Mapping[str, ArmData]) -> Iterator[tuple[str, str]]:
     """What is wrong with the order of the repeats: rounds of all arms, each the reverse of the last."""
+    most_ns = int(_table()["longest_wait_s"]) * 1_000_000_000
     boots = {str(repeat["boot"]) for arm in arms.values() for repeat in arm["repeats"]}
     if len(boots) > 1:
         yield "one boot of one machine", f"{len(boots)} boots"
@@ -278,6 +290,11 @@ def _not_interleaved(arms: Mapping[str, ArmData]) -> Iterator[tuple[str, str]]:
     for (_, ended, name), (began, _, other) in pairwise(runs):
         if began < ended:
             yield "repeats one after the other", f"{other} began before {name} ended"
+            return
+        # With one round the order says nothing: this keeps the single arm from being of another time of day.
+        if began - ended > most_ns:
+            wait = f"{other} began {(began - ended) / 1e9:,.0f} s after {name} ended"
+            yield f"at most {most_ns / 1e9:,.0f} s between two repeats", wait
             return
     order, size = [name for *_, name in runs], len(arms)
     rounds = [order[at : at + size] for at in range(0, len(order), size)]

@@ -256,6 +256,7 @@ ON_GPUS = Imagined(scale="reference")
 FAST = {SYNCHRONOUS: 1_700_000, INDEPENDENT: 1_690_000}
 ALIKE = {SYNCHRONOUS: 2_200_000, INDEPENDENT: 2_200_000}
 SLOW = {INDEPENDENT: 2_600_000}
+ANOTHER_DAY = {SINGLE: (86_400_000_000_000,)}
 BESIDE = tuple(ns + 100_000_000 for ns in interleaved(0, 3))  # while the single device runs
 
 
@@ -282,6 +283,14 @@ def without_second_group(folder: Path) -> None:
     edit_set(folder, lambda one: replace(one, groups=one.groups[:1]))
 
 
+def single_of_first_group(folder: Path) -> None:
+    def change(one: ScalingSet) -> ScalingSet:
+        first, second = one.groups
+        return one.with_group(replace(second, arms={**second.arms, SINGLE: first.arms[SINGLE]}))
+
+    edit_set(folder, change)
+
+
 def called(scaling: str) -> Forge:
     return lambda folder: edit_set(folder, lambda one: replace(one, scaling=scaling))
 
@@ -300,6 +309,7 @@ FORGED: dict[str, tuple[str, Imagined, Forge | None]] = {
     "a rejected run": ("SET-002", Imagined(), rewritten(SYNCHRONOUS, of_header("repeats", "5"))),
     "a pruned arm": ("SET-003", Imagined(), in_first_group(pruned)),
     "a pruned group": ("SET-003", Imagined(devices=(2, 3)), without_second_group),
+    "a run in two groups": ("SET-003", Imagined(devices=(2, 3), rounds=1), single_of_first_group),
     "a failed group": ("SET-003", Imagined(devices=(2, 3)), FAILED),
     "weak scaling called strong": ("SET-004", Imagined(), called(STRONG)),
     "strong scaling called weak": ("SET-004", Imagined(scaling=STRONG), called(WEAK)),
@@ -311,6 +321,7 @@ FORGED: dict[str, tuple[str, Imagined, Forge | None]] = {
     "another single device": ("SET-004", ON_GPUS, rewritten(SINGLE, other_device)),
     "one arm after the other": ("SET-005", Imagined(begins=ONE_BY_ONE), None),
     "two arms at a time": ("SET-005", Imagined(begins={INDEPENDENT: BESIDE}), None),
+    "the single arm of another day": ("SET-005", Imagined(rounds=1, begins=ANOTHER_DAY), None),
     "another boot": ("SET-005", Imagined(), rewritten(SINGLE, other_boot)),
     "too efficient": ("SET-006", Imagined(scale="reference", steps=FAST), None),
     "a declared cause": ("SET-008", Imagined(scale="reference", steps=FAST, cause="x"), None),
