@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -63,17 +64,18 @@ def rules() -> Mapping[str, Mapping[str, str]]:
 
 
 def check_set(
-    sandbox: Sandbox, path: Path, rejected: Mapping[Path, str] = NONE
+    sandbox: Sandbox, path: Path, rejected: Mapping[Path, str] = NONE, used: Mapping[Path, str] = NONE
 ) -> tuple[VerdictSummary, CheckedSet | None]:
     """The verdict on the set in ``path``, and its figures; None for a set that cannot be read.
 
     The runs are looked up where :func:`suite.compare.scaling_set.run_folder` says. ``rejected`` are absolute
-    folders of runs that rules about submissions reject, each with the reason. A fault of the checker rejects
-    this set only: whoever submits it must not stop the check of the others.
+    folders of runs that rules about submissions reject, each with the reason; ``used`` are those of other
+    sets, each with the set. A fault of the checker rejects this set only: whoever submits it must not stop the
+    check of the others.
     """
     folder = path.parent if path.name == FILE else path
     try:
-        return _checked(sandbox, folder, rejected)
+        return _checked(sandbox, folder, rejected, used)
     except LimitsError as error:
         return VerdictSummary.of_dict(ended_verdict(path, limit_finding(error))), None
     except Exception as error:
@@ -85,7 +87,7 @@ def check_set(
 
 
 def _checked(
-    sandbox: Sandbox, folder: Path, rejected: Mapping[Path, str]
+    sandbox: Sandbox, folder: Path, rejected: Mapping[Path, str], used: Mapping[Path, str]
 ) -> tuple[VerdictSummary, CheckedSet | None]:
     """:func:`check_set`; raises LimitsError, TaskError and whatever a fault of the checker raises."""
     answer = sandbox.run("scaling_set", path=folder)
@@ -93,12 +95,22 @@ def _checked(
         unreadable = [Defect(**defect) for defect in answer["defects"]]
         return _verdict(folder, unreadable, "the set cannot be read"), None
     found = ScalingSet.of_dict(answer["set"])
+    name = folder.absolute().name
+    if re.fullmatch(found.folder_pattern, name) is None:
+        return _verdict(
+            folder, [Defect("SET-009", "folder", found.folder_pattern, name)], "another name"
+        ), None
     defects: list[_OfGroup] = []
     checked: dict[int, dict[str, ArmData]] = {}
     for group in found.groups:
         arms = checked.setdefault(group.devices, {})
         for name, arm in group.arms.items():
-            data, problem = _arm_data(sandbox, run_folder(folder, found.workload, arm.run_id), rejected)
+            run = run_folder(folder, found.workload, arm.run_id)
+            data, problem = _arm_data(sandbox, run, rejected)
+            if run in used:
+                defects.append(
+                    (group.devices, "SET-003", name, "a run of this set alone", f"that of {used[run]}")
+                )
             if data is not None and data["sha256"] == arm.sha256:
                 arms[name] = data
                 continue

@@ -10,6 +10,7 @@ number: all are computed from the logs.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -75,6 +76,14 @@ class ScalingSet:
     def arms(self) -> tuple[str, ...]:
         """The names of the arms of every group: inference has no synchronous one."""
         return (SINGLE, INDEPENDENT) if self.phase == "infer" else (SINGLE, INDEPENDENT, SYNCHRONOUS)
+
+    @property
+    def folder_pattern(self) -> str:
+        """What the name of the set's folder matches: what was measured, and a digest of the options."""
+        run_ids = [arm.run_id for group in self.groups for arm in group.arms.values()]
+        precision, scale = run_ids[0].split("-")[4:6] if run_ids else ("[a-z0-9_]+", "[a-z0-9_]+")
+        names = map(re.escape, (self.workload, self.framework, self.phase))
+        return "-".join((*names, precision, scale, self.scaling, "[0-9a-f]{8}"))
 
     def batch_of(self, devices: int) -> int:
         """The batch per device of a run on so many devices."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,22 @@ def check_submitted_sets(
     if not folders:
         return [], stray
     with Sandbox(COMPARE_TASKS) as sandbox:
-        return [_submitted(folder, *check_set(sandbox, folder, rejected)) for folder in folders], stray
+        return [_submitted(*one) for one in check_sets(sandbox, folders, rejected)], stray
+
+
+def check_sets(
+    sandbox: Sandbox, folders: Iterable[Path], rejected: Mapping[Path, str]
+) -> Iterator[tuple[Path, VerdictSummary, CheckedSet | None]]:
+    """The folder of each set with what :func:`suite.compare.scaling.check_set` returns.
+
+    A run belongs to the first accepted set that has it, so that no set counts twice under two names.
+    """
+    used: dict[Path, str] = {}
+    for folder in folders:
+        verdict, checked = check_set(sandbox, folder, rejected, used)
+        if checked is not None and verdict.accepted:
+            used |= {run: folder.name for run, _ in _runs(folder, checked)}
+        yield folder, verdict, checked
 
 
 def submitted_set_folders(root: Path) -> list[Path]:

@@ -15,9 +15,9 @@ import orjson
 
 from suite.checker.sandboxed import VerdictSummary, limit_finding
 from suite.compare.result_row import ERROR, ResultRow, result_folders
-from suite.compare.scaling import CheckedSet, check_set
+from suite.compare.scaling import CheckedSet
 from suite.compare.scaling_set import FILE, is_set
-from suite.compare.submitted_sets import has_withdrawn_run, submitted_set_folders
+from suite.compare.submitted_sets import check_sets, has_withdrawn_run, submitted_set_folders
 from suite.log.files import LOG
 from suite.log.finding import Finding
 from suite.log.safe import safe
@@ -285,8 +285,7 @@ def _sets(root: Path, cache: Cache, rejected: Mapping[Path, str]) -> list[Scalin
     found = []
     if paths:
         with Sandbox(SITE_TASKS) as sandbox:
-            for path in paths:
-                verdict, checked = check_set(sandbox, path, rejected)
+            for path, verdict, checked in check_sets(sandbox, paths, rejected):
                 if checked is not None and has_withdrawn_run(path, checked):
                     continue
                 digest = cache.digest(path / FILE) or sha256(path.name.encode()).hexdigest()

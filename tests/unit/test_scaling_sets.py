@@ -291,8 +291,19 @@ def single_of_first_group(folder: Path) -> None:
     edit_set(folder, change)
 
 
+def renamed(before: str, after: str) -> Forge:
+    return lambda folder: folder.rename(folder.with_name(folder.name.replace(before, after)))
+
+
 def called(scaling: str) -> Forge:
-    return lambda folder: edit_set(folder, lambda one: replace(one, scaling=scaling))
+    """Another kind of scaling, and the name that goes with it."""
+
+    def forge(folder: Path) -> None:
+        before = json.loads((folder / FILE).read_text())["scaling"]
+        edit_set(folder, lambda one: replace(one, scaling=scaling))
+        renamed(before, scaling)(folder)
+
+    return forge
 
 
 FAILED = in_first_group(lambda group: Group(group.devices, {}, Failure(21, "out_of_memory")))
@@ -301,6 +312,9 @@ LIMITS = ("power_limit_mw", "power_limit_default_mw")
 FORGED: dict[str, tuple[str, Imagined, Forge | None]] = {
     "another spelling": ("SET-001", Imagined(), append),
     "a path for a run": ("SET-001", Imagined(), with_path),
+    "the name of another workload": ("SET-009", Imagined(), renamed("ncf", "gnmt")),
+    "the name of reference scale": ("SET-009", Imagined(), renamed("mini", "reference")),
+    "a name of the submitter's": ("SET-009", Imagined(), renamed("ncf-pytorch-train-fp32-mini-weak-", "")),
     "a blank cause": ("SET-001", Imagined(scale="reference", steps=FAST, cause=" "), None),
     "a folder for the file": ("SET-001", Imagined(), folder_for_file),
     "a link for the file": ("SET-001", Imagined(), linked),
@@ -336,6 +350,7 @@ def test_forged_set_breaks_its_rule_alone(name: str, sandbox: Sandbox, tmp_path:
     folder = imagined.write(tmp_path)
     if forge is not None:
         forge(folder)
+    (folder,) = folder.parent.iterdir()
     verdict, _ = check_set(sandbox, folder)
     assert {finding.rule for finding in verdict.findings} == {rule}
     assert verdict.accepted == (rules()[rule]["severity"] == "flag")

@@ -167,6 +167,19 @@ def test_set_with_a_run_whose_submission_is_rejected_is_rejected(
     assert one.checked.accepted == set()
 
 
+def test_set_under_a_second_name_is_rejected(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = the_set(tree)
+    shutil.copytree(first, first.with_name(f"{first.name[:-8]}ffffffff"))
+    assert check(tree) == 1
+    shown = capsys.readouterr().out
+    assert shown.count("SET-003 reject group of 4 devices") == 3
+    assert f"found that of {first.name}" in shown
+    found = collect(tree, Cache(tmp_path / "cache"))
+    assert [one.verdict.accepted for one in found.sets] == [True, False]
+
+
 def test_stolen_run_does_not_reject_the_set_of_its_owner(
     tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
