@@ -70,8 +70,8 @@ def check_set(
 
     The runs are looked up where :func:`suite.compare.scaling_set.run_folder` says. ``rejected`` are absolute
     folders of runs that rules about submissions reject, each with the reason; ``used`` are those of other
-    sets, each with the set. A fault of the checker rejects this set only: whoever submits it must not stop the
-    check of the others.
+    sets, each with the set. A fault of the checker rejects this set only: whoever submits it must not stop
+    the check of the others.
     """
     folder = path.parent if path.name == FILE else path
     try:
@@ -95,11 +95,10 @@ def _checked(
         unreadable = [Defect(**defect) for defect in answer["defects"]]
         return _verdict(folder, unreadable, "the set cannot be read"), None
     found = ScalingSet.of_dict(answer["set"])
-    name = folder.absolute().name
-    if re.fullmatch(found.folder_pattern, name) is None:
-        return _verdict(
-            folder, [Defect("SET-009", "folder", found.folder_pattern, name)], "another name"
-        ), None
+    actual = folder.absolute().name
+    if re.fullmatch(found.folder_pattern, actual) is None:
+        misnamed = Defect("SET-009", "folder", found.folder_pattern, actual)
+        return _verdict(folder, [misnamed], "the folder has another name"), None
     defects: list[_OfGroup] = []
     checked: dict[int, dict[str, ArmData]] = {}
     for group in found.groups:
@@ -108,9 +107,8 @@ def _checked(
             run = run_folder(folder, found.workload, arm.run_id)
             data, problem = _arm_data(sandbox, run, rejected)
             if run in used:
-                defects.append(
-                    (group.devices, "SET-003", name, "a run of this set alone", f"that of {used[run]}")
-                )
+                other = f"that of {used[run]}"
+                defects.append((group.devices, "SET-003", name, "a run of this set alone", other))
             if data is not None and data["sha256"] == arm.sha256:
                 arms[name] = data
                 continue
