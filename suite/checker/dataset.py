@@ -168,7 +168,8 @@ def _bytes_of_steps(c: Context, repeat: Repeat) -> float:
 
     Loads and conversions state them; a benchmark reads files of the mean size of the dataset.
     """
-    name, dataset, images = c.header["dataset"]["name"], c.header["dataset"], sum(repeat.column("units"))
+    dataset, images = c.header["dataset"], int(sum(repeat.column("units")))
+    name = dataset["name"]
     if not c.rules.holds_images(name) or not dataset["files"] or not images:
         return 0
     stated = [size for size in repeat.column("bytes_in") if size is not None]

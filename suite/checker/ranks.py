@@ -221,6 +221,25 @@ def no_slow_rank(c: Context) -> Iterator[Fault]:
             yield Fault(location, wanted, f"last {', '.join(late)}")
 
 
+@rule("RANK-022", mode="throughput", kind=BENCHMARK)
+def arrivals_recorded(c: Context) -> Iterator[Fault]:
+    """PyTorch's ranks on GPUs record when they reach the exchange: without these times no rank looks slow.
+
+    Other frameworks on GPUs have no clock for it, and a custom pair need not record it.
+    """
+    settings = c.header["settings"]
+    records = c.key.framework == "pytorch" and settings.get("device") == "cuda"
+    if not (records and c.key.exchanges) or settings.get("custom_pair") is not None:
+        return
+    for repeat in c.repeats:
+        missing = next((step for step in repeat.steps if step["exchange_ns"] is None), None)
+        if missing is not None:
+            reason = end_of(repeat)["reasons"].get("step.exchange_ns")
+            yield Fault(
+                missing.location("exchange_ns"), "when the rank reached the exchange", f"null: {reason}"
+            )
+
+
 @rule("RANK-021", mode="throughput")
 def arrivals_within_steps(c: Context) -> Iterator[Fault]:
     """A rank reaches the exchange of a step after its step before and before the end of the step itself."""

@@ -7,9 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 from suite.checker.context import WITH_KEY, Context, Fault, counter_change, end_of, rule, start_of
+from suite.contract import BENCHMARK
 from suite.log.model import Event, Repeat
 
 _NS = 1_000_000_000
+_LONG = 1_000  # steps of a window in which growth is judged, as in suite/metrics/long_run.py
 _DEVICE_COUNTERS = ("energy_mj", "ecc_corrected", "ecc_uncorrected", "pcie_replay")
 _HOST_COUNTERS = (
     "cpu_usage_ns",
@@ -318,3 +320,40 @@ def _energy(spans: list[list[Event]], index: int) -> tuple[int, float, int, Even
             sampled += apart * (before["power_mw"] + after["power_mw"]) / 2e9
             counted += after["energy_mj"] - before["energy_mj"]
     return passed, sampled, counted, last
+
+
+@rule("TELE-016", mode="throughput", kind=BENCHMARK)
+def memory_grows_as_anonymous(c: Context) -> Iterator[Fault]:
+    """In a long window the processes' memory grows by anonymous memory, which the growth metric reads.
+
+    Readers of images may map files instead. As in the metric, the first quarter of the window is left out.
+    """
+    if c.header["measured_steps"] < _LONG or _reads_images(c):
+        return
+    most = int(c.rules.limit("mapped_growth_bytes"))
+    for repeat in c.repeats:
+        for node in range(start_of(repeat)["nodes"]):
+            opened, closed = repeat.counters("window_open", node), repeat.counters("window_close", node)
+            if opened is None or closed is None:
+                continue
+            settled = opened["offset_ns"] + (closed["offset_ns"] - opened["offset_ns"]) // 4
+            samples = [one for one in repeat.samples("window") if one["node"] == node]
+            readings = [*(one for one in samples if one["offset_ns"] >= settled), closed]
+            beside = [mapped for one in readings if (mapped := _mapped(one)) is not None]
+            if beside and beside[-1] - beside[0] > most:
+                wanted = f"at most {most} bytes more beside anonymous_bytes than at a quarter of the window"
+                yield Fault(
+                    closed.location("processes.rss_bytes"), wanted, f"{beside[-1] - beside[0]} bytes more"
+                )
+
+
+def _reads_images(c: Context) -> bool:
+    name = c.spec.DATASETS[c.key.scale]
+    return c.real and c.rules.has("datasets", name) and "images" in c.rules.dataset(name)
+
+
+def _mapped(event: Event) -> int | None:
+    """Resident memory that is not anonymous: of mapped files, and shared; None where one is unknown."""
+    found = event["processes"]
+    known = None if found is None else (found["rss_bytes"], found.get("anonymous_bytes"))
+    return None if known is None or None in known else int(known[0] - known[1])
