@@ -205,6 +205,7 @@ def _group(devices: int, outcomes: Mapping[str, Outcome]) -> Group:
 def _show(folder: Path, output_format: str, plot: Path | None) -> int:
     """Check the set, print its table and verdict, and draw it; 0 if it is accepted."""
     from suite.cli.check import print_verdict
+    from suite.cli.terminal import text_width
     from suite.compare.comparable import COMPARE_TASKS
     from suite.compare.scaling import check_set
     from suite.report import scaling_table
@@ -213,7 +214,12 @@ def _show(folder: Path, output_format: str, plot: Path | None) -> int:
     with Sandbox(COMPARE_TASKS) as sandbox:
         verdict, checked = check_set(sandbox, folder)
     if checked is not None:
-        print(scaling_table.WRITERS[output_format](checked), end="")
+        text = (
+            scaling_table.to_text(checked, text_width())
+            if output_format == "text"
+            else scaling_table.WRITERS[output_format](checked)
+        )
+        print(text, end="")
         if plot is not None and checked.figures:
             from suite.figures.scaling import scaling
 

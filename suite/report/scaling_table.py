@@ -16,6 +16,7 @@ from suite.report.cells import aligned, escaped, markdown_table
 
 _LONGEST = 300
 _HEADS = ("devices", "arm", "batch", "throughput", "of N x single", "lost to", "SM clock", "power", "notes")
+_WIDE = _HEADS.index("SM clock")  # the columns that a narrow terminal gets as lines
 ON_PROCESSORS = (
     "Ranks on a CPU share its cores: these numbers show that the ranks work, and nothing about scaling."
 )
@@ -136,11 +137,16 @@ def cells(checked: CheckedSet) -> tuple[Sequence[str], list[list[str]]]:
     return _HEADS, list(_rows(checked))
 
 
-def to_text(checked: CheckedSet) -> str:
-    """The table for a terminal."""
-    lines = aligned([[heading(checked)]], _LONGEST)
-    lines += aligned([_HEADS, *_rows(checked)], _LONGEST)
-    lines += aligned([[line] for line in table_notes(checked)], _LONGEST)
+def to_text(checked: CheckedSet, width: int | None = None) -> str:
+    """The table for a terminal of ``width`` columns, of which too many become lines below; None: no limit."""
+    rows, below = [list(_HEADS), *_rows(checked)], table_notes(checked)
+    if width is not None and max(map(len, aligned(rows, _LONGEST))) > width:
+        rest = [(f"{row[0]} {row[1]}", ", ".join(filter(None, row[_WIDE:]))) for row in rows[1:]]
+        below = [*(f"{arm}: {text}" for arm, text in rest if text), *below]
+        rows = [row[:_WIDE] for row in rows]
+    lines = aligned([[heading(checked)]], _LONGEST, width)
+    lines += aligned(rows, _LONGEST, width)
+    lines += aligned([[line] for line in below], _LONGEST, width)
     return "\n".join(lines) + "\n"
 
 

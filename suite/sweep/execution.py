@@ -110,10 +110,10 @@ def listing(planned: Sequence[PlannedCell]) -> str:
 
 
 def _time(one: PlannedCell) -> str:
-    """The time of an earlier run, a guess as ``~2 min``, or null."""
+    """The time of an earlier run, a guess as ``~2 min``, or unknown."""
     if one.seconds is not None:
         return minutes(one.seconds)
-    return "null" if one.guess is None else f"~{minutes(one.guess)}"
+    return "unknown" if one.guess is None else f"~{minutes(one.guess)}"
 
 
 @dataclass

@@ -171,6 +171,15 @@ def test_table_and_json_show_the_same_figures(sandbox: Sandbox, tmp_path: Path) 
     assert group["arms"][SINGLE]["gpu_power_w"] == {"value": None, "reason": "no accelerator in this run"}
 
 
+def test_narrow_table_keeps_its_words_whole(sandbox: Sandbox, tmp_path: Path) -> None:
+    _, found = checked(sandbox, Imagined(scale="reference").write(tmp_path))
+    text = scaling_table.to_text(found, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    for words in ("independent", "synchronous", "contention", "synchronisation"):
+        assert words in text
+    assert "2 independent: " in text
+
+
 def test_table_of_gpus_has_clock_and_power_of_each_arm(sandbox: Sandbox, tmp_path: Path) -> None:
     _, found = checked(sandbox, Imagined(scale="reference").write(tmp_path))
     text = scaling_table.to_text(found)
