@@ -81,9 +81,10 @@ class ScalingSet:
     def folder_pattern(self) -> str:
         """What the name of the set's folder matches: what was measured, and a digest of the options."""
         run_ids = [arm.run_id for group in self.groups for arm in group.arms.values()]
-        precision, scale = run_ids[0].split("-")[4:6] if run_ids else ("[a-z0-9_]+", "[a-z0-9_]+")
+        any_name = "[a-z0-9_]+"
+        of_run = map(re.escape, run_ids[0].split("-")[4:6]) if run_ids else (any_name, any_name)
         names = map(re.escape, (self.workload, self.framework, self.phase))
-        return "-".join((*names, precision, scale, self.scaling, "[0-9a-f]{8}"))
+        return "-".join((*names, *of_run, self.scaling, "[0-9a-f]{8}"))
 
     def batch_of(self, devices: int) -> int:
         """The batch per device of a run on so many devices."""
