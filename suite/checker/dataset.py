@@ -146,7 +146,7 @@ def cold_reads_storage(c: Context) -> Iterator[Fault]:
     """A cold run fetches from storage what its batches are read from, since the eviction of the dataset.
 
     Of images half their bytes or more, because files differ in size; of other data, read as a whole, a byte.
-    What was read before the window counts: a soak has the same batches.
+    What was read before the window counts too: readers read ahead, and a process reads its own files.
     """
     if c.subject.cache != "cold" or not c.real:
         return

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic_ns
-from typing import Any
+from typing import Any, ClassVar
 
 from suite import workloads
-from suite.contract import ConversionJob
+from suite.contract import WARMUP_STEPS, ConversionJob
 from suite.worker import record
 from suite.worker.channel import PROTOCOL, Channel
 from suite.worker.main import WITHOUT_MODEL, Bench, measure, prepare
@@ -30,6 +30,8 @@ class NoBatches:
 
 class ConversionBench(Bench):
     """One repeat of a conversion; ``pair`` is the writer of the shards."""
+
+    cold_batches: ClassVar[int] = WARMUP_STEPS  # shards that are written at once must differ
 
     def columns(self, results: list[Any]) -> dict[str, Any]:
         """The digests of the pixels and the file of each shard, and its bytes."""

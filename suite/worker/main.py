@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import monotonic_ns
-from typing import Any
+from typing import Any, ClassVar
 
 from suite import workloads
 from suite.common.stream import digest_arrays
@@ -50,6 +50,8 @@ class Bench:
     pair: Any
     data: Any  # record.RecordingData, or conversion.NoBatches
     group: Group = field(default_factory=Group)
+    # Batches of a soak with a cold cache: those that a reader reads ahead of them are of the warm-up too.
+    cold_batches: ClassVar[int] = 2
 
     def run_span(self, first: int, count: int, meeting: loop.Meeting | None = None) -> loop.Span:
         """Run one span as the scenario of the job requires."""
@@ -57,9 +59,12 @@ class Bench:
         run = loop.run_single_stream if single else loop.run_span
         return run(self.pair, self.framework, first, count, meeting)
 
-    def soak(self, length_ns: int) -> tuple[int, tuple[int, int]]:
-        """Run soak or telemetry tail; returns the number of its steps, its start and its end."""
-        return loop.soak(self.pair, self.framework, length_ns, STEPS, decide=self.group.decide)
+    def soak(self, length_ns: int, steps: int = STEPS) -> tuple[int, tuple[int, int]]:
+        """Run soak or telemetry tail over the first ``steps`` batches, again and again.
+
+        Returns the number of its steps, its start and its end.
+        """
+        return loop.soak(self.pair, self.framework, length_ns, steps, decide=self.group.decide)
 
     def columns(self, results: list[Any]) -> dict[str, Any]:
         """The fields of each step beside its timestamps, from the ``results`` of all steps."""
@@ -202,7 +207,9 @@ def _compile(bench: Bench) -> dict[str, Any]:
 
     _, compile_ns = loop.timed(compile_steps)
     bench.channel.phase("soak")
-    soak_steps, soak = bench.soak(bench.job.soak_ns)
+    # With a cold cache the soak must not read the batches of the window, which would be warm then.
+    batches = bench.cold_batches if bench.job.key.cache == "cold" else STEPS
+    soak_steps, soak = bench.soak(bench.job.soak_ns, batches)
     soak_ns = soak[1] - soak[0] if soak_steps else 0
     bench.pair.reset()
     bench.data.forget()

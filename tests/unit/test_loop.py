@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from suite.common.image_reader import AHEAD
+from suite.contract import STEPS, WARMUP_STEPS
 from suite.worker import loop
+from suite.worker.conversion import ConversionBench
+from suite.worker.main import Bench, prepare
 
 
 class Recorder:
@@ -140,6 +145,29 @@ def test_soak_of_no_length_runs_no_step(length: int) -> None:
     recorder = Recorder()
     assert loop.soak(recorder, recorder, length, 110)[0] == 0
     assert recorder.calls == []
+
+
+def test_soak_with_a_cold_cache_reads_no_batch_of_the_window() -> None:
+    """It read the batches of the window, so that a cold window was warm."""
+
+    class Pair(Recorder):
+        def reset(self) -> None:
+            self.calls.append("reset")
+
+        def parameters(self) -> dict[str, Any]:
+            return {}
+
+    assert Bench.cold_batches - 1 + AHEAD < WARMUP_STEPS
+    assert ConversionBench.cold_batches == WARMUP_STEPS
+    for cache, read in (("cold", Bench.cold_batches), ("warm", STEPS)):
+        recorder = Pair()
+        key = SimpleNamespace(cache=cache)
+        job = SimpleNamespace(key=key, soak_ns=20_000_000, world_size=1)
+        data = SimpleNamespace(slot=lambda step: None, forget=lambda: None)
+        channel = SimpleNamespace(phase=lambda name: None)
+        prepare(Bench(job, channel, recorder, recorder, data), 0, 0)  # type: ignore[arg-type]
+        steps = {int(call.split()[1]) for call in recorder.calls if call.startswith("step")}
+        assert steps == set(range(read))
 
 
 def test_soak_drains_every_chunk_and_drops_results() -> None:
