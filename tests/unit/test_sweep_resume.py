@@ -242,10 +242,10 @@ def test_results_on_one_disk_are_not_those_of_another(
     assert len(seen) == len(folders)
     unknown = ("--grid", "disk=fast,tape batch=16", "--disks", str(names))
     assert sweep(tmp_path / "results", *unknown, "--dry") == 10
-    told = "disk: expected the name of a folder in the file of DISKS, found "
-    assert f"{told}tape (those of the file are fast, slow)" in capfd.readouterr().err
+    expected = "disk: expected the name of a folder in the file of DISKS, found "
+    assert f"{expected}tape (those of the file are fast, slow)" in capfd.readouterr().err
     assert sweep(tmp_path / "results") == 10
-    assert f"{told}fast (no file was given)" in capfd.readouterr().err
+    assert f"{expected}fast (no file was given)" in capfd.readouterr().err
     assert len(seen) == 2
 
 

@@ -112,9 +112,9 @@ def _row(one: ScalingResult, numbers: Sequence[int], date: str, links: parts.Lin
 
 
 def _share(checked: CheckedSet, group: GroupFigures) -> str:
-    """The scaling efficiency of a group, marked if only a declared cause lets it pass."""
-    mark = f", {scaling_table.BY_CAUSE}" if group.devices in checked.explained else ""
-    return scaling_table.share(group.efficiency) + mark
+    """The scaling efficiency of a group, with a remark if only a declared cause lets it pass."""
+    remark = f", {scaling_table.BY_CAUSE}" if group.devices in checked.explained else ""
+    return scaling_table.share(group.efficiency) + remark
 
 
 def _status(one: ScalingResult) -> tuple[str, str]:
