@@ -21,13 +21,15 @@ def main(args: argparse.Namespace) -> int:
     from suite.sweep import execution
     from suite.sweep.cells import filter_cells, quality_cells
     from suite.sweep.grid import with_axes
-    from suite.sweep.planning import plan_cells
+    from suite.sweep.planning import plan_cells, refuse_invalid
 
     paths, options = split_overrides(args.overrides, args.results_dir)
     filters = {name: [value for value in getattr(args, name).split(",") if value] for name in _FILTERS}
-    cells = with_axes(filter_cells(quality_cells(args.seeds), **filters), matrix_axes(options))
+    axes = matrix_axes(options)
+    cells = with_axes(filter_cells(quality_cells(args.seeds), **filters), axes)
     code = code_digest()
     planned = plan_cells(cells, args.results_dir, paths, code)
+    refuse_invalid(planned, axes)
     execution.announce(planned)
     if args.dry:
         print(execution.listing(planned))

@@ -89,6 +89,9 @@ def test_a_matrix_refuses_a_value_that_no_cell_can_have(
     ):
         assert main([*one, option]) == 10
         assert message in capsys.readouterr().err
+    one_quality = ("quality", *one[1:])
+    assert main([*one_quality, "precision=bf17"]) == 10
+    assert "precision: expected one of" in capsys.readouterr().err
     # In training it is refused, in inference not: the matrix shows both.
     assert main([*one, "scenario=single_stream"]) == 0
     assert "scenario: single_stream goes with phase=infer" in capsys.readouterr().out
