@@ -192,11 +192,9 @@ def _per_watt(group: Group) -> Iterator[Block]:
     best = max((cell for cell in group.cells if cell.joules_per_unit), key=_per_joule, default=None)
     if best is None or best.per_second is None:
         return
-    watts = best.joules_per_unit * best.per_second / best.config.devices if best.joules_per_unit else 0.0
-    text = (
-        f"most work per energy: {significant(_per_joule(best))} {group.unit}/J at batch {best.config.batch} "
-        f"({watts:.0f} W a device)"
-    )
+    # No power: the energy may be that of untimed steps, which take longer than those of the window.
+    most = f"{significant(_per_joule(best))} {group.unit}/J"
+    text = f"most work per energy: {most} at batch {best.config.batch}"
     sheet = data_sheet(group)
     if sheet is not None:
         text += f"; data sheet: {sheet['power_w']:.0f} W"
