@@ -1,0 +1,68 @@
+"""The table of published results in docs/performance.md, beside the newest submitted result of each cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.log.reader import read_result
+from suite.metrics.run import metrics_of
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "submissions" / "suite-reference" / "results"
+SYSTEMS = ("h200-virtual-machine", "2x-h200-virtual-machine-one-run-per-gpu")  # runs on one GPU
+FRAMEWORKS = {"PyTorch": "pytorch", "JAX": "jax"}
+COLUMNS = 10
+
+Cell = tuple[str, str, str, int]
+
+
+def rows() -> dict[Cell, list[str]]:
+    """The cells of each row of the table."""
+    _, _, text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").partition("## Published")
+    found = {}
+    for line in text.partition("\n## ")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == COLUMNS and cells[2] in FRAMEWORKS:
+            workload, phase = cells[0].split("`")[1], cells[1].partition(",")[0]
+            found[workload, phase, FRAMEWORKS[cells[2]], int(cells[3].replace(",", ""))] = cells
+    return found
+
+
+def newest() -> dict[Cell, tuple[str, dict[str, Any]]]:
+    """Run id and metrics of the newest result of each cell on one H200."""
+    found: dict[Cell, tuple[str, dict[str, Any]]] = {}
+    for folder in sorted(
+        (one for name in SYSTEMS for one in (RESULTS / name).glob("*/*")), key=lambda one: one.name
+    ):
+        record = read_result(folder)
+        key = record.header["key"]
+        found[key["workload"], key["phase"], key["framework"], key["batch"]] = (
+            folder.name,
+            metrics_of(record),
+        )
+    return found
+
+
+def number(text: str) -> float:
+    return float(text.split(maxsplit=1)[0].replace(",", ""))
+
+
+def test_table_has_the_newest_result_of_each_cell() -> None:
+    results, table = newest(), rows()
+    assert len(table) >= 30
+    for cell, cells in table.items():
+        run_id, metrics = results[cell]
+        _, _, _, _, rate, step, power, memory, _, day = cells
+        value = {name: metrics[name].value for name in ("throughput_per_s", "step_mean_ms", "gpu_power_w")}
+        assert number(rate) == pytest.approx(value["throughput_per_s"], rel=6e-4), cell
+        assert number(step) == pytest.approx(value["step_mean_ms"], rel=0.01), cell
+        assert number(power) == pytest.approx(value["gpu_power_w"], abs=0.51), cell
+        assert number(memory) == pytest.approx(
+            metrics["peak_device_memory_bytes"].value / 2**30, abs=0.051
+        ), cell
+        assert day == run_id[6:8], cell
+        percent = metrics["throughput_low_per_s"].note.partition("±")[2].partition("%")[0]
+        assert number(rate.partition("±")[2]) == pytest.approx(float(percent), rel=0.05, abs=0.006), cell
