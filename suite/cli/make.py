@@ -107,10 +107,10 @@ def refuse_unknown(target: str, given: Mapping[str, str] | Sequence[str], variab
             continue
         current = renamed(name.lower(), [known.lower() for known in variables])
         if current is not None:
-            many = (
-                f", and {RESULTS}_DIR the folder that holds results" if f"{RESULTS}_DIR" in variables else ""
-            )
-            raise WrongVariable(f"{name} is now {current.upper()}{many if current == 'result' else ''}")
+            text = f"{name} is now {current.upper()}"
+            if current == "result" and "RESULTS_DIR" in variables:
+                text += ", and RESULTS_DIR the folder that holds results"
+            raise WrongVariable(text)
         path = path_in_section(name.lower())
         if path is not None and ARGS in variables:
             raise WrongVariable(f"`make {target}` does not know the variable {name}: use ARGS={path}=VALUE")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -59,6 +59,12 @@ class JournalLine:
 def values_of(options: Iterable[str]) -> dict[str, str]:
     """The values of options ``name=value``, by name."""
     return {name: value for name, _, value in (one.partition("=") for one in options)}
+
+
+def differing(options: Sequence[Mapping[str, str]], planned: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of the options that differ, and those ``planned`` to, in their order."""
+    names = dict.fromkeys(name for one in options for name in one)
+    return tuple(name for name in names if name in planned or len({one.get(name) for one in options}) > 1)
 
 
 def lines_of(text: str) -> Iterator[JournalLine | SweepLine]:

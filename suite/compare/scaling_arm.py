@@ -23,8 +23,9 @@ from suite.contract import EXCHANGE_OPTIONS
 from suite.log import statistics
 from suite.log.model import Event, Record, Repeat
 from suite.log.safe import safe
+from suite.metrics.counters import gpu
 from suite.metrics.machine import at, device_name, devices
-from suite.metrics.run import metrics_of, unit
+from suite.metrics.run import unit
 
 # What the number of devices, the strategy and the batch change. Equal digests of code imply an equal commit.
 _MAY_DIFFER = (
@@ -49,7 +50,7 @@ def scaling_arm(path: Path) -> dict[str, Any]:
 
 
 def _arm(record: Record) -> dict[str, Any]:
-    speed, metrics = record.throughput, metrics_of(record)
+    speed, metrics = record.throughput, gpu([repeat for repeat in record.repeats if repeat.end is not None])
     assert speed is not None
     return {
         "run_id": record.run_id,

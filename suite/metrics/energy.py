@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from suite.log.model import Event, Record, Repeat
 from suite.log.units import count
@@ -100,10 +101,7 @@ class _Part:
 
 
 def _sum(parts: Sequence[_Part]) -> _Part:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.plus(part)
-    return total
+    return reduce(_Part.plus, parts)
 
 
 def _of_window(repeat: Repeat, scope: str) -> _Part:

@@ -70,8 +70,12 @@ def escaped(text: str, limit: int = LIMIT) -> str:
     return text
 
 
-def ranks_text(key: Mapping[str, Any]) -> str:
-    """Devices and nodes of a key as text; training without an exchange of gradients is named."""
-    devices, nodes = count(key["devices"], "device"), key.get("nodes", 1)
+def ranks_text(key: Mapping[str, Any], *, headed: bool = False) -> str:
+    """Devices and nodes of a key as text; training without an exchange of gradients is named.
+
+    ``headed``: below the head "devices", so that the number stands without the word.
+    """
+    devices = str(key["devices"]) if headed else count(key["devices"], "device")
+    nodes = key.get("nodes", 1)
     alone = key.get("phase") == "train" and key["devices"] != 1 and key.get("strategy") == INDEPENDENT
     return devices + (f" on {nodes} nodes" if nodes != 1 else "") + (", no exchange" if alone else "")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from suite.compare.input_bound import input_bounds
@@ -199,16 +199,14 @@ def _settings(table: Table) -> Iterator[_Setting]:
 
 
 def _devices(row: ResultRow) -> str:
-    """Devices and nodes; the column's head names the devices."""
-    text = ranks_text(row.key) if "devices" in row.key else ""
-    return text.replace(" devices", "").replace(" device", "")
+    return ranks_text(row.key, headed=True) if "devices" in row.key else ""
 
 
 def _counted(noun: str) -> Callable[[str], str]:
     """The phrase of a value that begins with a number of ``noun``: "1 thread", "2 devices on 2 nodes"."""
 
     def phrase(value: str) -> str:
-        number = re.match("[0-9]*", value)[0]  # type: ignore[index]
+        number = "".join(takewhile(str.isdecimal, value))
         return count(int(number), noun) + value[len(number) :] if number else value
 
     return phrase

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from suite.compare.journal import differing
 from suite.log.safe import safe
 from suite.log.units import count, significant
 from suite.report.cells import aligned, escaped, markdown_table
@@ -62,12 +63,7 @@ class SweepTable:
     @property
     def axes(self) -> tuple[str, ...]:
         """The options that differ between the rows, and those that were planned to, in their order."""
-        names = dict.fromkeys(name for row in self.rows for name in row.options)
-        return tuple(
-            name
-            for name in names
-            if name in self.planned_axes or len({row.options.get(name) for row in self.rows}) > 1
-        )
+        return differing([row.options for row in self.rows], self.planned_axes)
 
     @property
     def common(self) -> str:

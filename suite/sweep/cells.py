@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from suite import workloads
-from suite.compare.journal import values_of
+from suite.compare.journal import differing, values_of
 from suite.contract.traits import reference_framework
 from suite.plan.errors import BadConfiguration, one_of
 
@@ -45,9 +45,7 @@ def _shortened(option: str) -> str:
 
 def axes_of(cells: Iterable[Cell]) -> tuple[str, ...]:
     """The options that differ between the cells, in their order."""
-    values = [cell.values for cell in cells]
-    names = dict.fromkeys(name for one in values for name in one)
-    return tuple(name for name in names if len({one.get(name) for one in values}) > 1)
+    return differing([cell.values for cell in cells])
 
 
 def pair_cells() -> tuple[Cell, ...]:

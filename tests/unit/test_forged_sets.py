@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from suite.checker.sandboxed import VerdictSummary
 from suite.cli import main
 from suite.compare.comparable import COMPARE_TASKS
-from suite.compare.scaling import CheckedSet, check_set, rules
+from suite.compare.scaling import check_set, rules
 from suite.compare.scaling_set import (
     FILE,
     INDEPENDENT,
@@ -35,7 +34,7 @@ from suite.report import scaling_table
 from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.forged import reseal
 from tests.fixtures.forging import Events, rewrite
-from tests.fixtures.scaling_sets import SLOT_NS, Imagined, edit_set, interleaved
+from tests.fixtures.scaling_sets import SLOT_NS, Imagined, checked, edit_set, interleaved
 
 ONE_BY_ONE = {
     name: tuple((at * 5 + r) * SLOT_NS + 1_000_000 for r in range(5))
@@ -47,12 +46,6 @@ ONE_BY_ONE = {
 def sandbox() -> Iterator[Sandbox]:
     with Sandbox(COMPARE_TASKS) as one:
         yield one
-
-
-def checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet]:
-    verdict, found = check_set(sandbox, folder)
-    assert found is not None, verdict.findings
-    return verdict, found
 
 
 # ---- forgeries: each breaks exactly its rule ---------------------------------------------------------------

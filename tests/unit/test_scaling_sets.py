@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from suite.checker.sandboxed import VerdictSummary
 from suite.compare import ratio
 from suite.compare.comparable import COMPARE_TASKS
-from suite.compare.scaling import CheckedSet, check_set
 from suite.compare.scaling_set import (
     INDEPENDENT,
     SINGLE,
@@ -28,7 +26,7 @@ from suite.log.units import significant
 from suite.report import scaling_table
 from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.odd_logs import SETS, write_set
-from tests.fixtures.scaling_sets import Imagined, edit_set
+from tests.fixtures.scaling_sets import Imagined, checked, edit_set
 
 ROOT = Path(__file__).parents[2]
 SUBMITTED = submitted_set_folders(ROOT / "submissions")
@@ -49,15 +47,9 @@ def sandbox() -> Iterator[Sandbox]:
         yield one
 
 
-def checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet]:
-    verdict, found = check_set(sandbox, folder)
-    assert found is not None, verdict.findings
-    return verdict, found
-
-
 @pytest.mark.parametrize("name", [*SETS, *(path.name for path in SUBMITTED)])
 def test_measured_set_is_accepted(name: str, sandbox: Sandbox, tmp_path: Path) -> None:
-    """Whole sets on two and four H100s: the figures of docs/scaling.md."""
+    """Whole sets on two and four H100s and on two H200s: the figures of docs/scaling.md."""
     submitted = [path for path in SUBMITTED if path.name == name]
     verdict, found = checked(sandbox, submitted[0] if submitted else write_set(name, tmp_path))
     assert verdict.findings == verdict.flags

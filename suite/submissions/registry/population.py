@@ -60,15 +60,16 @@ def figure_of(record: Record) -> Figure | None:
     if c.mode != "throughput" or not c.reference or not windows:
         return None
     units = sum(int(repeat.end["units"]) for repeat in c.repeats if repeat.end is not None)
-    parts = 1 if c.on_processor or not record.computes else c.key.devices
+    processor = _on_processor(c)
+    parts = 1 if processor else c.key.devices
     least = _least_s(c, units / len(c.repeats), parts) if record.computes else (None, None)
     return Figure(
         work=_work(c),
         framework=c.subject.framework,
         data=_data(c),
         precision=c.key.precision if c.conversion is None else "",
-        device=_kind(c, record.computes),
-        processor=c.on_processor or not record.computes,
+        device=_kind(c),
+        processor=processor,
         devices=parts,
         rate=units / (windows / 1e9) / parts,
         unit=c.spec.UNIT,
@@ -110,11 +111,16 @@ def _data(c: Context) -> str:
     return f"real, cache {c.subject.cache}"
 
 
-def _kind(c: Context, computes: bool) -> str:
-    if c.device is not None and computes:
+def _on_processor(c: Context) -> bool:
+    """Whether the processors decide the rate: also that of loads and conversions beside a GPU."""
+    return c.on_processor or not c.record.computes
+
+
+def _kind(c: Context) -> str:
+    if c.device is not None and c.record.computes:
         return str(c.device["names"][0])
     outside = c.repeats[0].envs_of("outside")[0]["facts"]
-    if c.on_processor or not computes:
+    if _on_processor(c):
         return f"{c.cores} cores of {at(outside, 'cpu.model')}"
     listed = at(outside, "accelerators.devices")
     first = listed[0] if isinstance(listed, list) and listed else None
