@@ -23,7 +23,13 @@ from typing import Any
 from unittest import mock
 
 Capability = tuple[int, int]
-KERNELS = ("first_convolution", "normalisation", "pooling")  # modules with operators
+FRAMEWORK = "suite.frameworks.pytorch"
+OPERATORS = (  # modules with operators
+    f"{FRAMEWORK}.first_convolution",
+    f"{FRAMEWORK}.normalisation",
+    f"{FRAMEWORK}.pooling",
+    "suite.workloads.faster_rcnn.pytorch_regions",
+)
 
 
 class Driver:
@@ -103,8 +109,8 @@ def as_on_a_gpu(stack: ExitStack, capability: Capability) -> None:
     stack.enter_context(mock.patch.object(torch.Tensor, "is_cuda", property(lambda _: True), create=True))
     stack.enter_context(mock.patch.object(torch.Tensor, "pin_memory", lambda tensor: tensor))
     parts: dict[str, Any] = {
-        name: import_module(f"suite.frameworks.pytorch.{name}")
-        for name in ("framework", "layers", "pair", "checked", "optimisers", *KERNELS)
+        name: import_module(f"{FRAMEWORK}.{name}")
+        for name in ("framework", "layers", "pair", "checked", "optimisers", "normalisation")
     }
     for of, name, value in (
         (parts["framework"].Framework, "make_fast", lambda _, step, __: lambda batch, slot: step(batch)),
@@ -116,8 +122,8 @@ def as_on_a_gpu(stack: ExitStack, capability: Capability) -> None:
         (parts["normalisation"], "_rows", lambda x: x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])),
     ):
         stack.enter_context(mock.patch.object(of, name, value))
-    for name in KERNELS:
-        for operator in vars(parts[name]).values():
+    for name in OPERATORS:
+        for operator in vars(import_module(name)).values():
             if type(operator).__name__ == "CustomOpDef":
                 # The operator itself, instead of the function that only makes its results' shapes.
                 stack.enter_context(mock.patch.object(operator, "_abstract_fn", operator._init_fn))

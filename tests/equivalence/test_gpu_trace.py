@@ -17,12 +17,15 @@ IMAGES = {f"{FIRST}._convolution"}
 IMAGES_TRAINED = {f"{FIRST}._products", f"{FIRST}._gradient"}
 NORMALISED = {f"{NORM}.{name}" for name in ("_moments", "_deviations", "_products", "_gradients")}
 RESIDUAL = NORMALISED | {f"{NORM}._products_of_sum"}
+REGIONS = {f"pytorch_kernels.{name}" for name in ("_pool", "_mark", "_decide")}
+REGIONS_TRAINED = {f"pytorch_kernels.{name}" for name in ("_match", "_unpool")}
 ATTENTION = "pytorch_attention"
 LSTM, WEIGHTS = "stacked_lstm_kernels", "stacked_lstm_weights"
 # In training and in inference. googlenet, inception_v3 and resnet152 consist of the layers of the others.
 KERNELS: dict[str, tuple[set[str], set[str]]] = {
     "alexnet": (POOLS | IMAGES_TRAINED, set()),  # PyTorch's own convolution is as fast for its wide kernel
-    "faster_rcnn": (IMAGES, IMAGES),  # its first layers are not trained
+    # Its first layers are not trained.
+    "faster_rcnn": (IMAGES | REGIONS | REGIONS_TRAINED, IMAGES | REGIONS),
     "gnmt": ({f"{ATTENTION}._forward", f"{ATTENTION}._backward"}, {f"{ATTENTION}._forward"}),
     "inception_bn_small": (POOLS | IMAGES | IMAGES_TRAINED | NORMALISED, IMAGES),
     "lstm_ptb": (

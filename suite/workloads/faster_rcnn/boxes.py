@@ -110,6 +110,16 @@ def match(o: Ops, boxes: T, truth: T, real: T) -> tuple[T, T, T]:
     return overlap, o.max(overlap, -1), o.argmax(overlap)
 
 
+def match_anchors(o: Ops, anchors: T, truth: T, real: T) -> tuple[T, T, T]:
+    """For ``anchors`` [n, 4]: the largest overlap, the index of its object, and 1 for an object's nearest.
+
+    Each is [batch, n]. An object's nearest anchors overlap it, and no other anchor overlaps it more.
+    """
+    overlap, best, index = match(o, o.expand_dims(anchors, 0), truth, real)
+    peak = o.expand_dims(o.max(overlap, 1), 1)
+    return best, index, o.max(o.mask(overlap >= peak) * o.mask(overlap > 0), 2)
+
+
 def sample(o: Ops, positive: T, negative: T, order: T, count: int, most: int) -> tuple[T, T, T]:
     """Sample ``count`` candidates per image: at most ``most`` positives, then negatives, by ``order``.
 
@@ -122,6 +132,16 @@ def sample(o: Ops, positive: T, negative: T, order: T, count: int, most: int) ->
     score = chosen * HIGHEST + negative * order
     index = o.top_indices(score, count)
     return index, o.mask(o.gather(score, index) > 0.0), o.gather(chosen, index)
+
+
+def survivors(
+    o: Ops, boxes: T, score: T, there: T, threshold: float, rounds: int, labels: T | None = None
+) -> T:
+    """:func:`suppress` of ``boxes`` [batch, n, 4]; with ``labels`` [batch, n], only by boxes of the same."""
+    overlap = overlaps(o, boxes, boxes)
+    if labels is not None:
+        overlap = overlap * o.mask(o.expand_dims(labels, -1) == o.expand_dims(labels, -2))
+    return suppress(o, overlap, score, there, threshold, rounds)
 
 
 def suppress(o: Ops, overlap: T, score: T, there: T, threshold: float, rounds: int) -> T:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -13,7 +15,7 @@ from suite.common import layers
 from suite.common.layers import Conv, MaxPool, Network, Relu, Residual
 from suite.frameworks.pytorch.framework import Batch, Framework
 from suite.frameworks.pytorch.layers import convolve
-from suite.workloads.faster_rcnn import losses, regions, spec
+from suite.workloads.faster_rcnn import boxes, losses, pytorch_regions, regions, spec
 from suite.workloads.faster_rcnn.backbone import Norms
 from suite.workloads.faster_rcnn.pytorch_ops import Ops
 from suite.workloads.faster_rcnn.tables import tables
@@ -28,8 +30,10 @@ class Model:
     [batch, objects, 4] in pixels, ``labels`` (0: padding), ``sizes`` [batch, 2] and ``turns`` [batch, 2].
     """
 
-    def __init__(self, dims: spec.Dimensions, framework: Framework, norms: Norms) -> None:
-        self._dims, self._framework = dims, framework
+    def __init__(self, dims: spec.Dimensions, framework: Framework, norms: Norms, kernels: bool) -> None:
+        """``kernels``: match, suppress and pool by Triton's kernels; a pool's gradient has no fixed order."""
+        self._dims, self._framework, self._kernels = dims, framework, kernels
+        self._stages: Any = pytorch_regions if kernels else boxes
         self.ops = Ops(framework.dtype, framework.device)
         self._parts = spec.backbone(dims)
         self._norms = {
@@ -39,6 +43,7 @@ class Model:
         self._mean = torch.tensor(mean, dtype=framework.dtype, device=framework.device)
         self._scale = torch.tensor(scale, dtype=framework.dtype, device=framework.device)
         self._constants = {shape: self._device_tables(*shape) for shape in dims.shapes}
+        self._levels = {c.grids: framework.tensor(pooled_levels(c.grids)) for c in self._constants.values()}
 
     def _device_tables(self, height: int, width: int) -> regions.Constants:
         made, tensor = tables(self._dims, height, width), self._framework.tensor
@@ -51,8 +56,8 @@ class Model:
         logits, deltas, table = self._features_and_proposals(weights, batch["images"])
         with torch.no_grad():
             truth = regions.truth_of(o, batch)
-            anchors = regions.choose_anchors(o, c, dims, truth)
-            found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes)
+            anchors = regions.choose_anchors(o, c, dims, truth, self._stages.match_anchors)
+            found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes, self._stages.survivors)
             rois, chosen = regions.choose_regions(o, c, dims, found, truth)
         scores, moves = self._box_head(weights, table, c, rois)
         region_loss = losses.region_losses(o, dims, scores, moves, chosen)
@@ -62,9 +67,9 @@ class Model:
         """Detections [batch, n, 6]: see :func:`regions.detections`."""
         o, dims, c = self.ops, self._dims, self._constants_of(batch)
         logits, deltas, table = self._features_and_proposals(weights, batch["images"])
-        found = regions.proposals(o, c, dims, False, logits, deltas, batch["sizes"])
+        found = regions.proposals(o, c, dims, False, logits, deltas, batch["sizes"], self._stages.survivors)
         scores, moves = self._box_head(weights, table, c, found[0])
-        return regions.detections(o, dims, found, scores, moves, batch["sizes"])
+        return regions.detections(o, dims, found, scores, moves, batch["sizes"], self._stages.survivors)
 
     def raw(self, weights: Weights, batch: Batch) -> Tensor:
         """All outputs of the networks in training, flattened: scores and boxes of anchors and regions."""
@@ -95,8 +100,7 @@ class Model:
                 moves.append(convolved(weights, box, here).permute(0, 2, 3, 1).flatten(1))
         self._framework.observed.note(activations=found[0])
         logits, deltas = torch.cat(scores, dim=1).to(dtype), torch.cat(moves, dim=1).to(dtype)
-        # Gradients of overlapping regions are summed in the type of the parameters.
-        pooled = [level.permute(0, 2, 3, 1).flatten(1, 2).to(dtype) for level in found[: spec.POOLED_LEVELS]]
+        pooled = [level.permute(0, 2, 3, 1).flatten(1, 2) for level in found[: spec.POOLED_LEVELS]]
         return logits, deltas.reshape(*logits.shape, 4), torch.cat(pooled, dim=1).flatten(0, 1)
 
     def _pyramid(self, weights: Weights, x: Tensor) -> list[Tensor]:
@@ -110,7 +114,7 @@ class Model:
             for layer, x in zip(spec.laterals(self._dims), found[1:], strict=True)
         ]
         for level in reversed(range(len(inner) - 1)):
-            inner[level] = inner[level] + F.interpolate(inner[level + 1], scale_factor=2, mode="nearest")
+            inner[level] = inner[level] + doubled(inner[level + 1])
         outer = [
             convolved(weights, layer, x) for layer, x in zip(spec.smoothers(self._dims), inner, strict=True)
         ]
@@ -131,18 +135,48 @@ class Model:
                 x = F.max_pool2d(x, layer.kernel, layer.stride, layer.padding)
         return x
 
+    def _pool(self, table: Tensor, c: regions.Constants, rois: Tensor) -> Tensor:
+        """Means [batch, k, bins, channels] of the bins of ``rois``."""
+        if self._kernels:
+            return pytorch_regions.pool(
+                table, rois, self._levels[c.grids], self._dims.pool, self._dims.canonical
+            )
+        index, weight = regions.taps(self.ops, c, self._dims, rois)
+        # Gradients of overlapping regions are summed in the type of the parameters.
+        rows = self.ops.take_rows(table.to(self._framework.dtype), index)
+        return (rows * weight.unsqueeze(-1)).sum(dim=-2)
+
     def _box_head(
         self, weights: Weights, table: Tensor, c: regions.Constants, rois: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Scores [batch, k, classes] and boxes [batch, k, 4 classes] of ``rois`` [batch, k, 4]."""
-        index, weight = regions.taps(self.ops, c, self._dims, rois)
-        pooled = (self.ops.take_rows(table, index) * weight.unsqueeze(-1)).sum(dim=-2)
-        x = pooled.transpose(2, 3).flatten(2)
+        x = self._pool(table, c, rois).transpose(2, 3).flatten(2)
         hidden0, hidden1, score, box = spec.head(self._dims)
         with self._framework.autocast():
             x = F.relu(multiplied(weights, hidden1, F.relu(multiplied(weights, hidden0, x))))
             scores, moves = multiplied(weights, score, x), multiplied(weights, box, x)
         return scores.to(self._framework.dtype), moves.to(self._framework.dtype)
+
+
+def pooled_levels(grids: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
+    """Stride, height, width and first row of each pooled level [levels, 4], of a pyramid of ``grids``."""
+    sizes = [high * wide for high, wide in grids[: spec.POOLED_LEVELS]]
+    rows = [
+        (stride, *grid, sum(sizes[:level]))
+        for level, (stride, grid) in enumerate(zip(spec.STRIDES, grids, strict=True))
+        if level < spec.POOLED_LEVELS
+    ]
+    return np.array(rows, np.int32)
+
+
+def doubled(x: Tensor) -> Tensor:
+    """``x`` [N, C, H, W] with each pixel four times, [N, C, 2 H, 2 W].
+
+    The gradient that ``torch.compile`` makes of ``F.interpolate`` adds up atomically, eight times as slow.
+    """
+    count, channels, high, wide = x.shape
+    large = x[:, :, :, None, :, None].expand(-1, -1, -1, 2, -1, 2)
+    return large.reshape(count, channels, 2 * high, 2 * wide)
 
 
 def convolved(weights: Weights, layer: Conv, x: Tensor) -> Tensor:

@@ -6,11 +6,15 @@ module: the pairs pass tensors that are detached from the graph, as in the publi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from suite.workloads.faster_rcnn import boxes, spec
 from suite.workloads.faster_rcnn.ops import Ops, T
 
+# A stage of ``boxes.py`` for which a framework may have a faster way to the same result.
+Stage: TypeAlias = Callable[..., T]
 UNIT_WEIGHTS = (1.0, 1.0, 1.0, 1.0)  # of the encoding of proposals
 LEAST_PROPOSAL_SIDE, LEAST_DETECTION_SIDE = 1e-3, 1e-2  # pixels
 
@@ -58,7 +62,14 @@ def truth_of(o: Ops, batch: dict[str, T]) -> Truth:
 
 
 def proposals(
-    o: Ops, c: Constants, dims: spec.Dimensions, training: bool, logits: T, deltas: T, sizes: T
+    o: Ops,
+    c: Constants,
+    dims: spec.Dimensions,
+    training: bool,
+    logits: T,
+    deltas: T,
+    sizes: T,
+    survivors: Stage = boxes.survivors,
 ) -> tuple[T, T, T]:
     """Proposals in the order of their anchors: boxes [batch, n, 4], a mask [batch, n] and anchor numbers.
 
@@ -75,9 +86,8 @@ def proposals(
     # Suppression is within each level of each image: they are the batch here.
     shape = (score.shape[0] * len(c.grids), before)
     by_level, score_by_level = o.reshape(rois, (*shape, 4)), o.reshape(score, shape)
-    overlap = boxes.overlaps(o, by_level, by_level)
     there = o.mask(score_by_level > 0)
-    alive = boxes.suppress(o, overlap, score_by_level, there, spec.PROPOSAL_NMS, dims.rounds)
+    alive = survivors(o, by_level, score_by_level, there, spec.PROPOSAL_NMS, dims.rounds)
     score = score * o.reshape(alive, tuple(score.shape))
     index = o.top_indices(score, after)
     return o.gather(rois, index), o.mask(o.gather(score, index) > 0), o.gather(numbers, index)
@@ -103,15 +113,19 @@ def _best_of_levels(o: Ops, c: Constants, scores: T, count: int) -> tuple[T, T]:
     return o.concat(numbers, 1), o.concat(there, 1)
 
 
-def choose_anchors(o: Ops, c: Constants, dims: spec.Dimensions, truth: Truth) -> Sampled:
+def choose_anchors(
+    o: Ops,
+    c: Constants,
+    dims: spec.Dimensions,
+    truth: Truth,
+    match_anchors: Stage = boxes.match_anchors,
+) -> Sampled:
     """Sample anchors for the proposer's losses.
 
     Positive anchors overlap an object enough, or overlap it most of all anchors; negative ones overlap no
     object much. Labels are 1 for objects; targets are the best object, encoded by :func:`boxes.encode`.
     """
-    overlap, best, match = boxes.match(o, o.expand_dims(c.anchors, 0), truth.boxes, truth.real)
-    peak = o.expand_dims(o.max(overlap, 1), 1)
-    nearest = o.max(o.mask(overlap >= peak) * o.mask(overlap > 0), 2)
+    best, match, nearest = match_anchors(o, c.anchors, truth.boxes, truth.real)
     positive = o.maximum(o.mask(best >= boxes.grid_threshold(spec.PROPOSAL_POSITIVE)), nearest)
     negative = o.mask(best < boxes.grid_threshold(spec.PROPOSAL_NEGATIVE)) * (1 - positive)
     order = _order(o, c, o.expand_dims(o.arange(c.levels[-1]), 0), o.slice_axis(truth.turns, 1, 0, 1))
@@ -208,7 +222,15 @@ def _axis_taps(o: Ops, pool: int, low: T, high: T, size: T) -> tuple[T, T]:
 # Detections
 
 
-def detections(o: Ops, dims: spec.Dimensions, found: tuple[T, T, T], logits: T, deltas: T, sizes: T) -> T:
+def detections(
+    o: Ops,
+    dims: spec.Dimensions,
+    found: tuple[T, T, T],
+    logits: T,
+    deltas: T,
+    sizes: T,
+    survivors: Stage = boxes.survivors,
+) -> T:
     """Detections [batch, n, 6]: box, score, class; not ordered by score; padded with zeros.
 
     ``logits`` [batch, k, classes] and ``deltas`` [batch, k, 4 classes] are the box head's output for the
@@ -228,9 +250,7 @@ def detections(o: Ops, dims: spec.Dimensions, found: tuple[T, T, T], logits: T, 
     rois = boxes.clip(o, boxes.decode(o, moves, near, spec.BOX_WEIGHTS), sizes)
     score = o.gather(score, index)
     there = o.mask(score > 0) * boxes.wide_enough(o, rois, LEAST_DETECTION_SIDE)
-    same_class = o.mask(o.expand_dims(label, -1) == o.expand_dims(label, -2))
-    overlap = boxes.overlaps(o, rois, rois) * same_class
-    alive = boxes.suppress(o, overlap, score, there, spec.DETECTION_NMS, dims.rounds)
+    alive = survivors(o, rois, score, there, spec.DETECTION_NMS, dims.rounds, label)
     rest = o.top_indices(alive * score, dims.detections)
     kept = o.gather(alive, rest)
     columns = [o.gather(part, rest) * kept for part in o.coordinates(rois)]

@@ -15,7 +15,7 @@ from suite.workloads.faster_rcnn import boxes, losses, regions, spec
 from suite.workloads.faster_rcnn import pytorch_model as model
 from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
-_conv2d, _interpolate = F.conv2d, F.interpolate
+_conv2d, _doubled = F.conv2d, model.doubled
 _match, _sample, _suppress = boxes.match, boxes.sample, boxes.suppress
 _axis_taps, _taps, _detections = regions._axis_taps, regions.taps, regions.detections
 _multiplied, _loss, _differentiate = (
@@ -135,7 +135,7 @@ MUTANTS: dict[str, Mutant] = {
     "frozen-scales-ignored": patch(spec, "norm_scales", lambda dims: dict.fromkeys(_SCALES, 1.0)),
     "mean-not-subtracted": constant("MEAN", ("0", "0", "0")),
     "padding-asymmetric": patch(F, "conv2d", _asymmetric),
-    "top-down-path-removed": patch(F, "interpolate", lambda *a, **k: _interpolate(*a, **k) * 0),
+    "top-down-path-removed": patch(model, "doubled", lambda x: _doubled(x) * 0),
     "positive-overlap-0.5": constant("PROPOSAL_POSITIVE", 0.5),
     "negative-overlap-0.05": constant("PROPOSAL_NEGATIVE", 0.05),
     "region-overlap-0.3": constant("REGION_POSITIVE", 0.3),
