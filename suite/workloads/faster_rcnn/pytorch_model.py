@@ -170,13 +170,13 @@ def pooled_levels(grids: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
 
 
 def doubled(x: Tensor) -> Tensor:
-    """``x`` [N, C, H, W] with each pixel four times, [N, C, 2 H, 2 W].
+    """``x`` [N, C, H, W] with each pixel four times, [N, C, 2 H, 2 W], in the channels-last layout.
 
     The gradient that ``torch.compile`` makes of ``F.interpolate`` adds up atomically, eight times as slow.
     """
     count, channels, high, wide = x.shape
-    large = x[:, :, :, None, :, None].expand(-1, -1, -1, 2, -1, 2)
-    return large.reshape(count, channels, 2 * high, 2 * wide)
+    large = x.permute(0, 2, 3, 1)[:, :, None, :, None].expand(-1, -1, 2, -1, 2, -1)
+    return large.reshape(count, 2 * high, 2 * wide, channels).permute(0, 3, 1, 2)
 
 
 def convolved(weights: Weights, layer: Conv, x: Tensor) -> Tensor:
