@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from suite.frameworks.pytorch.pooling import max_pool
 
 if torch.version.cuda:
     from suite.frameworks.pytorch.first_convolution import convolve_images
+    from suite.frameworks.pytorch.fused_convolution import convolve_add_relu, convolve_relu
     from suite.frameworks.pytorch.normalisation import normalise, normalise_and_add, normalise_both_and_add
 
 ALIGNMENT = 8  # channels of half-precision convolutions on tensor cores are multiples of this
@@ -73,6 +74,9 @@ def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
         if isinstance(layer, layers.BatchNorm) and _by_kernels(x, run):
             x = _norm_by_kernels(layer, x, run, relu)
             done += relu
+        elif relu and _fuses(layer, x, run):
+            x = convolve_relu(x, *_kernel(layer, x, run), layer.stride, layer.padding)
+            done += 1
         elif isinstance(layer, layers.Residual):
             twice = done < len(ordered) and isinstance(ordered[done], layers.Residual)
             x, x_copy = _residual(layer, x, x_copy, run, twice)
@@ -105,9 +109,24 @@ def _pooled_first(network: Sequence[layers.Layer]) -> Iterator[layers.Layer]:
 
 
 def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    return convolve(x, *_kernel(layer, x, run), layer.stride, layer.padding)
+
+
+def _kernel(layer: Any, x: Tensor, run: Pass) -> tuple[Tensor, Tensor | None]:
+    """The weight and the bias of a convolution of ``x``."""
     bias = run.weights[f"{layer.name}.bias"].to(x.dtype) if layer.bias else None
-    weight = run.weights[f"{layer.name}.weight"].to(x.dtype)
-    return convolve(x, weight, bias, layer.stride, layer.padding)
+    return run.weights[f"{layer.name}.weight"].to(x.dtype), bias
+
+
+def _fuses(layer: layers.Layer, x: Tensor, run: Pass) -> TypeGuard[layers.Conv]:
+    """Whether cuDNN computes a ReLU, or a sum and a ReLU, with this layer: a convolution of inference.
+
+    In half precision on a GPU, with a bias, of as many channels as tensor cores want.
+    """
+    if not (isinstance(layer, layers.Conv) and layer.bias and x.is_cuda and torch.version.cuda):
+        return False
+    trains = x.requires_grad or run.weights[f"{layer.name}.weight"].requires_grad
+    return x.element_size() == 2 and x.shape[1] % ALIGNMENT == 0 and not trains
 
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: Sequence[int]) -> Tensor:
@@ -217,6 +236,10 @@ def _residual(
     """
     *inner, last = layer.body
     body = compute(inner, x, run)
+    if _fuses(last, body, run):
+        shortcut = compute(layer.shortcut, x_copy, run)
+        y = convolve_add_relu(body, shortcut, *_kernel(last, body, run), last.stride, last.padding)
+        return y, y
     if not (twice and isinstance(last, layers.BatchNorm) and _by_kernels(body, run)):
         y = F.relu(compute((last,), body, run) + compute(layer.shortcut, x_copy, run))
         return y, y
