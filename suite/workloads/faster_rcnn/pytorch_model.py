@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from suite.common import layers
-from suite.common.layers import Conv, MaxPool, Network, Relu, Residual
+from suite.common import layers as network_layers
+from suite.common.layers import Conv
+from suite.frameworks.pytorch import layers
 from suite.frameworks.pytorch.framework import Batch, Framework
-from suite.frameworks.pytorch.layers import convolve
 from suite.workloads.faster_rcnn import boxes, losses, pytorch_regions, regions, spec
 from suite.workloads.faster_rcnn.backbone import Norms
 from suite.workloads.faster_rcnn.pytorch_ops import Ops
@@ -35,10 +35,11 @@ class Model:
         self._dims, self._framework, self._kernels = dims, framework, kernels
         self._stages: Any = pytorch_regions if kernels else boxes
         self.ops = Ops(framework.dtype, framework.device)
-        self._parts = spec.backbone(dims)
-        self._norms = {
-            name: (framework.tensor(scale), framework.tensor(shift)) for name, (scale, shift) in norms.items()
-        }
+        backbone = spec.backbone(dims)
+        self._parts = [network_layers.folded(part) for part in backbone]
+        pairs = [pair for part in backbone for pair in network_layers.normalised(part)]
+        # Scale and shift of the normalisation behind each convolution of the backbone.
+        self._norms = {conv.name: tuple(map(framework.tensor, norms[norm.name])) for conv, norm in pairs}
         mean, scale = ([float(part) for part in parts] for parts in (spec.MEAN, spec.SCALE))
         self._mean = torch.tensor(mean, dtype=framework.dtype, device=framework.device)
         self._scale = torch.tensor(scale, dtype=framework.dtype, device=framework.device)
@@ -105,9 +106,10 @@ class Model:
 
     def _pyramid(self, weights: Weights, x: Tensor) -> list[Tensor]:
         found: list[Tensor] = []
+        run = layers.Pass(self._folded(weights))
         for number, part in enumerate(self._parts):
             with torch.set_grad_enabled(torch.is_grad_enabled() and number >= spec.FROZEN_STAGES):
-                x = self._run(part, weights, x)
+                x = layers.compute(part, x, run)
             found.append(x)
         inner = [
             convolved(weights, layer, x)
@@ -120,20 +122,13 @@ class Model:
         ]
         return [*outer, outer[-1][:, :, ::2, ::2]]
 
-    def _run(self, network: Network, weights: Weights, x: Tensor) -> Tensor:
-        for layer, after in zip(network, (*network, None)[1:], strict=True):
-            if isinstance(layer, Conv) and isinstance(after, layers.BatchNorm):
-                scale, shift = self._norms[after.name]
-                kernel = weights[f"{layer.name}.weight"] * scale.reshape(-1, 1, 1, 1)
-                x = convolve(x, kernel, shift, layer.stride, layer.padding)
-            elif isinstance(layer, Residual):
-                shortcut = self._run(layer.shortcut, weights, x)
-                x = F.relu(self._run(layer.body, weights, x) + shortcut)
-            elif isinstance(layer, Relu):
-                x = F.relu(x)
-            elif isinstance(layer, MaxPool):
-                x = F.max_pool2d(x, layer.kernel, layer.stride, layer.padding)
-        return x
+    def _folded(self, weights: Weights) -> Weights:
+        """The backbone's kernels times the normalisations' scales, and the shifts."""
+        found = {}
+        for name, (scale, shift) in self._norms.items():
+            found[f"{name}.weight"] = weights[f"{name}.weight"] * scale.reshape(-1, 1, 1, 1)
+            found[f"{name}.bias"] = shift
+        return found
 
     def _pool(self, table: Tensor, c: regions.Constants, rois: Tensor) -> Tensor:
         """Means [batch, k, bins, channels] of the bins of ``rois``."""
