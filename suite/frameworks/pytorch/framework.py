@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results
 from suite.frameworks.pytorch.exchange import Exchange
+from suite.frameworks.pytorch.kept import Kept, sources
 from suite.frameworks.pytorch.scaling import scaling_of
 from suite.frameworks.pytorch.steps import (
     WARM_UPS,
@@ -87,6 +90,7 @@ class Framework(BaseFramework):
             # One compilation per shape is intended; a cycle of buckets has more shapes than the default of 8.
             torch._dynamo.config.recompile_limit = 64
             cache_autocast()
+            cache_by_source()
 
     def describe(self) -> dict[str, Any]:
         """Versions, device, threads, flags, and the exchange between ranks."""
@@ -158,9 +162,15 @@ class Framework(BaseFramework):
         return torch.autocast(self.device.type, dtype=self.compute_dtype, cache_enabled=False)
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function`` compiled for a GPU; unchanged on a CPU, where a C++ compiler may be missing."""
+        """``function`` compiled for a GPU; unchanged on a CPU, where a C++ compiler may be missing.
+
+        Repeats after the first need not trace it again, unless the exchange of gradients splits it.
+        """
         if not (self.cuda and self.fast):
             return function
+        cache = os.environ.get("XDG_CACHE_HOME")  # of the run
+        if cache and not self.exchange.active and Kept.takes(function):
+            return Kept(function, Path(cache, "traced"))
         return torch.compile(function, dynamic=False, backend=self.exchange.compiler())
 
     def make_fast(self, function: Step, state: Sequence[Tensor] = ()) -> Fast:
@@ -188,3 +198,12 @@ def cache_autocast() -> None:
     names = (f"torch.amp.autocast_mode.{name}" for name in ("_enter_autocast", "_exit_autocast"))
     marked = torch._inductor.config.unsafe_marked_cacheable_functions
     torch._inductor.config.unsafe_marked_cacheable_functions = {**marked, **dict.fromkeys(names, "1")}
+
+
+def cache_by_source() -> None:
+    """Let PyTorch's compilation cache return code only for the source code that it was made from.
+
+    What is within an operator of the suite, such as its gradient, is compiled, but no part of the key: with
+    ``reuse_compiled`` a changed suite would compute what an earlier one did (PyTorch 2.11).
+    """
+    torch.compiler.config.cache_key_tag = sources()

@@ -1,0 +1,59 @@
+"""Whether PyTorch's compilation cache tells the sources of an operator's gradient apart.
+
+Run in PyTorch's interpreter. Prints the keys of one graph by the factor in the gradient of its operator:
+``before`` and ``after`` :func:`cache_by_source`, which here takes the factor for the source code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch._functorch._aot_autograd.autograd_cache import autograd_cache_key
+from torch._functorch._aot_autograd.schemas import AOTConfig
+
+from suite.frameworks.pytorch import framework
+
+
+@torch.library.triton_op("suite_test::twice", mutates_args=())
+def twice(x: Tensor) -> Tensor:
+    """The double of ``x``."""
+    return x * 2
+
+
+def keys(change: Callable[[int], None]) -> list[str]:
+    """The keys of a graph of the operator with the factors 2, 3 and 2, of which ``change`` is told."""
+    found: list[str] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        settings: Any = AOTConfig(None, None, None, {}, 0, 0, False)  # type: ignore[arg-type]
+        none: Any = {} if "fx_config" in signature(autograd_cache_key).parameters else None  # PyTorch 2.11
+        for factor in (2, 3, 2):
+            twice.register_autograd(lambda _, slope, factor=factor: slope * factor)
+            change(factor)
+            found.append(autograd_cache_key(graph, inputs, settings, none)[0])
+        return graph.forward
+
+    torch._dynamo.reset()
+    torch.compile(twice, backend=backend)(torch.ones(2, requires_grad=True))
+    return found
+
+
+def mark(factor: int) -> None:
+    """Take ``factor`` for the source code."""
+    with mock.patch.object(framework, "sources", return_value=str(factor)):
+        framework.cache_by_source()
+
+
+def main() -> None:
+    """See the module."""
+    print(json.dumps({"before": keys(lambda _: None), "after": keys(mark)}))
+
+
+if __name__ == "__main__":
+    main()
