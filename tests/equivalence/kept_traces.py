@@ -46,11 +46,12 @@ class Model:
 
     def __init__(self, scale: float = 3.0, rows: int = 2) -> None:
         self.weight = nn.Parameter(torch.ones(rows))
+        self.factor = nn.Parameter(torch.ones(rows))
         self.scale = scale
 
     def loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, list[Tensor]]:
         """A loss that reads the arguments, an attribute and a constant of the module."""
-        product = self.weight * batch["x"] * self.scale * FACTOR
+        product = self.weight * self.factor * batch["x"] * self.scale * FACTOR
         return product.sum(), [product.detach()]
 
     def broken(self, batch: dict[str, Tensor]) -> Tensor:
@@ -79,6 +80,9 @@ def small(folder: str) -> dict[str, Any]:
     with torch.no_grad():
         other.weight.fill_(5.0)
     note("another value of the weight", other)
+    other = Model()
+    other.factor = other.weight
+    note("one weight for two", other)
     note("attribute", Model(scale=4.0))
     note("shape", Model(rows=3), rows=3)
     with mock.patch(f"{__name__}.FACTOR", 7.0):

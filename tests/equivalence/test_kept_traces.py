@@ -23,6 +23,7 @@ def test_trace_is_kept_for_the_same_function_only(tmp_path: Path) -> None:
         "first": [12.0, 1],
         "again": [12.0, 0],
         "another value of the weight": [60.0, 0],
+        "one weight for two": [12.0, 1],
         "attribute": [16.0, 1],
         "shape": [18.0, 1],
         "constant": [42.0, 1],

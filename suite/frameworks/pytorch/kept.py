@@ -112,13 +112,11 @@ class Kept:
         return None
 
     def _compile(self, arguments: Sequence[Any], values: _Values) -> tuple[Facts, Callable[..., Any]] | None:
-        facts: Facts = {_STATE: _state()}
+        facts: Facts = {_STATE: _state()}  # not what it is while the compiler works
 
         def read(guards: Sequence[Any]) -> list[bool]:
-            for guard in guards:
-                name = guard.orig_guard.name
-                if guard.has_value and _BUILTINS not in name:
-                    facts[name] = _describe(guard.value)
+            found = {guard.orig_guard.name: guard.value for guard in guards if guard.has_value}
+            facts.update(_facts({name: value for name, value in found.items() if _BUILTINS not in name}))
             return [False] * len(guards)
 
         try:
@@ -159,17 +157,14 @@ class _Values:
         bound.apply_defaults()
         self._names = {"L": bound.arguments, "G": _Globals(function.__globals__)}
 
-    def agree(self, facts: Mapping[str, str]) -> bool:
+    def agree(self, facts: Facts) -> bool:
         """Whether all ``facts`` hold."""
-        if facts[_STATE] != _state():
-            return False
-        return all(self._describe(name) == text for name, text in facts.items() if name != _STATE)
-
-    def _describe(self, expression: str) -> str | None:
-        with contextlib.suppress(Exception):  # an attribute that is missing here, say
-            # As trustworthy as the code that is kept with it: both are from the cache of the run.
-            return _describe(eval(expression, dict(self._names)))  # noqa: S307
-        return None
+        values = {}
+        for name in (name for name in facts if name != _STATE):
+            with contextlib.suppress(Exception):  # an attribute is missing here, say
+                # As trustworthy as the code that is kept with it: both are from the cache of the run.
+                values[name] = eval(name, dict(self._names))  # noqa: S307
+        return {_STATE: _state(), **_facts(values)} == facts
 
 
 class _Globals(dict[str, Any]):
@@ -177,6 +172,16 @@ class _Globals(dict[str, Any]):
         if not name.startswith(_IMPORTED):
             raise KeyError(name)
         return import_module(name.removeprefix(_IMPORTED).replace("_dot_", "."))
+
+
+def _facts(values: Mapping[str, Any]) -> Facts:
+    """The facts about the ``values`` of expressions; the same tensor under two names is one, too."""
+    first: dict[int, str] = {}
+    facts: Facts = {}
+    for name, value in values.items():
+        same = first.setdefault(id(value), name) if isinstance(value, Tensor) else name
+        facts[name] = _describe(value) if same == name else f"the same as {same}"
+    return facts
 
 
 def _describe(value: Any) -> str:
