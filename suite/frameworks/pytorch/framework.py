@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,6 @@ from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results
 from suite.frameworks.pytorch.exchange import Exchange
-from suite.frameworks.pytorch.kept import Kept, sources
 from suite.frameworks.pytorch.scaling import scaling_of
 from suite.frameworks.pytorch.steps import (
     WARM_UPS,
@@ -162,15 +162,9 @@ class Framework(BaseFramework):
         return torch.autocast(self.device.type, dtype=self.compute_dtype, cache_enabled=False)
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function`` compiled for a GPU; unchanged on a CPU, where a C++ compiler may be missing.
-
-        Repeats after the first need not trace it again, unless the exchange of gradients splits it.
-        """
+        """``function`` compiled for a GPU; unchanged on a CPU, where a C++ compiler may be missing."""
         if not (self.cuda and self.fast):
             return function
-        cache = os.environ.get("XDG_CACHE_HOME")  # of the run
-        if cache and not self.exchange.active and Kept.takes(function):
-            return Kept(function, Path(cache, "traced"))
         return torch.compile(function, dynamic=False, backend=self.exchange.compiler())
 
     def make_fast(self, function: Step, state: Sequence[Tensor] = ()) -> Fast:
@@ -207,3 +201,13 @@ def cache_by_source() -> None:
     ``reuse_compiled`` a changed suite would compute what an earlier one did (PyTorch 2.11).
     """
     torch.compiler.config.cache_key_tag = sources()
+
+
+@functools.cache
+def sources() -> str:
+    """SHA-256 of the source code of all pairs and of what they use."""
+    suite, digest = Path(__file__).parents[2], hashlib.sha256()
+    parts = ("common", "contract", "frameworks", "workloads")
+    for file in sorted(file for part in parts for file in (suite / part).rglob("*.py")):
+        digest.update(f"{file.relative_to(suite)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()

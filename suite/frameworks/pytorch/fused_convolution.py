@@ -6,31 +6,16 @@ writes the whole output again. These are operators, so that the compiler calls t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 
-SEARCH = False
-
-
-@contextmanager
-def _without_search() -> Iterator[None]:
-    searches = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = searches and SEARCH
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = searches
-
-
 @torch.library.custom_op("suite::convolve_relu", mutates_args=())
 def convolve_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: Sequence[int]) -> Tensor:
     """The ReLU of the convolution of ``x`` [N, C, H, W], channels last, with ``bias``."""
-    with _without_search():
-        return torch.cudnn_convolution_relu(x, weight, bias, [stride] * 2, padding, [1, 1], 1)
+    return torch.cudnn_convolution_relu(x, weight, bias, [stride] * 2, padding, [1, 1], 1)
 
 
 @torch.library.custom_op("suite::convolve_add_relu", mutates_args=())
@@ -38,8 +23,7 @@ def convolve_add_relu(
     x: Tensor, other: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: Sequence[int]
 ) -> Tensor:
     """The ReLU of the sum of ``other`` and the convolution of ``x`` with ``bias``."""
-    with _without_search():
-        return torch.cudnn_convolution_add_relu(x, weight, other, 1.0, bias, [stride] * 2, padding, [1, 1], 1)
+    return torch.cudnn_convolution_add_relu(x, weight, other, 1.0, bias, [stride] * 2, padding, [1, 1], 1)
 
 
 @convolve_relu.register_fake
