@@ -1,4 +1,4 @@
-"""Whether PyTorch's compilation cache tells the sources of an operator's gradient apart.
+"""Whether PyTorch's compilation cache separates the sources of an operator's gradient.
 
 Run in PyTorch's interpreter. Prints the keys of one graph by the factor in the gradient of its operator:
 ``before`` and ``after`` :func:`cache_by_source`, which here takes the factor for the source code.
@@ -27,7 +27,7 @@ def twice(x: Tensor) -> Tensor:
 
 
 def keys(change: Callable[[int], None]) -> list[str]:
-    """The keys of a graph of the operator with the factors 2, 3 and 2, of which ``change`` is told."""
+    """The keys of a graph of the operator with the factors 2, 3 and 2, each given to ``change`` first."""
     found: list[str] = []
 
     def backend(graph: Any, inputs: Any) -> Any:
@@ -44,7 +44,7 @@ def keys(change: Callable[[int], None]) -> list[str]:
     return found
 
 
-def mark(factor: int) -> None:
+def announce(factor: int) -> None:
     """Take ``factor`` for the source code."""
     with mock.patch.object(framework, "sources", return_value=str(factor)):
         framework.cache_by_source()
@@ -52,7 +52,7 @@ def mark(factor: int) -> None:
 
 def main() -> None:
     """See the module."""
-    print(json.dumps({"before": keys(lambda _: None), "after": keys(mark)}))
+    print(json.dumps({"before": keys(lambda _: None), "after": keys(announce)}))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import json
 from tests.equivalence.interpreters import run
 
 
-def test_cache_tells_sources_of_operators_apart() -> None:
+def test_cache_separates_sources_of_operators() -> None:
     result = run("pytorch", "tests.equivalence.cached_sources")
     assert result.returncode == 0, result.stderr[-4000:]
     found = json.loads(result.stdout)

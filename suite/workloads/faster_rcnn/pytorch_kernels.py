@@ -17,7 +17,7 @@ from suite.workloads.faster_rcnn import boxes, spec
 
 CHANNELS = 256  # of a program of pooling, at most: 16 bytes of half precision for each thread of a warp
 MATCHED = 1024  # anchors of a program
-MARKED = 128  # boxes of a program that marks which boxes suppress them
+COMPARED = 128  # boxes of a program that finds which boxes suppress them
 WORDS = 8  # words of 32 boxes that are looked through at once
 SMALLEST_SIDE: tl.constexpr = tl.constexpr(boxes.SMALLEST_SIDE)
 GRID: tl.constexpr = tl.constexpr(boxes.GRID)
@@ -169,7 +169,7 @@ def _match(  # type: ignore[no-untyped-def]
     """Overlaps of some anchors with one image's objects; padding is skipped.
 
     The first launch finds the best object of each anchor, and adds to each object's largest overlap in
-    ``peaks`` [batch, objects]; the second one marks the anchors that have it.
+    ``peaks`` [batch, objects]; the second one finds the anchors that have it.
     """
     image = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * size + tl.arange(0, size)
@@ -215,11 +215,11 @@ def match(anchors: Tensor, truth: Tensor, real: Tensor, best: Tensor, index: Ten
 
 
 @triton.jit(do_not_specialize=["count", "words"])
-def _mark(  # type: ignore[no-untyped-def]
-    boxes, score, there, labels, marks, count, words, limit: tl.constexpr, labelled: tl.constexpr,
+def _compare(  # type: ignore[no-untyped-def]
+    boxes, score, there, labels, suppressors, count, words, limit: tl.constexpr, labelled: tl.constexpr,
     rows: tl.constexpr
 ):  # fmt: skip
-    """Bit k of ``marks`` [batch, words, count]: box 32 * word + k, if it survives, suppresses the box."""
+    """Bit k of ``suppressors`` [batch, words, count]: box 32 * word + k suppresses the box if it survives."""
     word, image = tl.program_id(1), tl.program_id(2).to(tl.int64)
     mine = tl.program_id(0) * rows + tl.arange(0, rows)[:, None]
     other = word * 32 + tl.arange(0, 32)[None, :]
@@ -237,12 +237,12 @@ def _mark(  # type: ignore[no-untyped-def]
         found &= tl.load(labels + a, mask=here) == tl.load(labels + b, mask=present)
     bits = tl.sum(tl.where(found, 1 << tl.arange(0, 32)[None, :], 0), 1)
     at = tl.program_id(0) * rows + tl.arange(0, rows)
-    tl.store(marks + (image * words + word) * count + at, bits, mask=at < count)
+    tl.store(suppressors + (image * words + word) * count + at, bits, mask=at < count)
 
 
 @triton.jit(do_not_specialize=["count", "words"])
 def _decide(  # type: ignore[no-untyped-def]
-    marks, there, alive, survivors, count, words,
+    suppressors, there, alive, survivors, count, words,
     rounds: tl.constexpr, size: tl.constexpr, few: tl.constexpr
 ):  # fmt: skip
     """All rounds of one image's suppression. ``survivors`` [batch, size / 32] has a bit for each box."""
@@ -260,7 +260,7 @@ def _decide(  # type: ignore[no-untyped-def]
         for first in range(0, size // 32, few):
             chunk = first + tl.arange(0, few)
             living = tl.load(own + chunk, cache_modifier=".cg")[:, None]
-            source = marks + (image * words + chunk[:, None]) * count + at[None, :]
+            source = suppressors + (image * words + chunk[:, None]) * count + at[None, :]
             mask = (chunk < words)[:, None] & (at < count)[None, :]
             found = tl.load(source, mask=mask, other=0) & living
             blocked |= tl.max((found != 0).to(tl.int32), 0)
@@ -286,12 +286,21 @@ def suppress(
     batch, count = score.shape
     words = -(-count // 32)
     size = max(32 * WORDS, triton.next_power_of_2(count))
-    marks = torch.empty(batch, words, count, dtype=torch.int32, device=score.device)
+    suppressors = torch.empty(batch, words, count, dtype=torch.int32, device=score.device)
     survivors = torch.empty(batch, size // 32, dtype=torch.int32, device=score.device)
-    _mark[-(-count // MARKED), words, batch](
-        boxes, score, there, score if labels is None else labels, marks, count, words,
-        limit, labels is not None, MARKED
+    _compare[-(-count // COMPARED), words, batch](
+        boxes, score, there, score if labels is None else labels, suppressors, count, words,
+        limit, labels is not None, COMPARED
     )  # fmt: skip
     _decide[batch,](
-        marks, there, alive, survivors, count, words, rounds, size, WORDS, num_warps=min(16, size // 128)
+        suppressors,
+        there,
+        alive,
+        survivors,
+        count,
+        words,
+        rounds,
+        size,
+        WORDS,
+        num_warps=min(16, size // 128),
     )
