@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,25 @@ def fold(
         result[f"{conv.name}.bias"] = result.pop(f"{norm.name}.beta") + shift * scale
         result[f"{conv.name}.weight"] = result[f"{conv.name}.weight"] * scale[:, None, None, None]
     return result
+
+
+def one_bias(
+    network: Sequence[layers.Layer], weights: Mapping[str, Any]
+) -> tuple[layers.Network, dict[str, Any]]:
+    """The folded ``network`` without biases of projections, and its ``weights``.
+
+    The bias of the convolution that a projection is added to is the sum of both.
+    """
+    result, moved = [], dict(weights)
+    for layer in network:
+        if isinstance(layer, layers.Residual) and layer.shortcut:
+            last, projection = layer.body[-1], layer.shortcut[-1]
+            if isinstance(last, layers.Conv) and isinstance(projection, layers.Conv):
+                moved[f"{last.name}.bias"] = moved[f"{last.name}.bias"] + moved.pop(f"{projection.name}.bias")
+                shortcut = (*layer.shortcut[:-1], replace(projection, bias=False))
+                layer = replace(layer, shortcut=shortcut)
+        result.append(layer)
+    return tuple(result), moved
 
 
 def initial_statistics(network: Sequence[layers.Layer]) -> Arrays:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -118,6 +120,19 @@ def test_folded_convolutions_compute_the_normalisation() -> None:
     np.testing.assert_allclose(hidden, first, rtol=1e-12)
     output = folded["d.weight"][:, :, 0, 0] @ hidden + folded["d.bias"]
     np.testing.assert_allclose(output, expected, rtol=1e-12)
+
+
+def test_bias_of_a_projection_moves_to_the_convolution_it_is_added_to() -> None:
+    body, shortcut = (Conv(name, 2, 2, (1, 1), 1, (0, 0), bias=True, init=INIT) for name in "cd")
+    plain = Residual((replace(body, name="e"),), ())
+    network: layers.Network = (Residual((body,), (shortcut,)), plain)
+    generator = np.random.RandomState(1)
+    weights = {p.name: generator.uniform(-1, 1, p.shape) for p in layers.parameters(network)}
+    found, moved = folding.one_bias(network, weights)
+    assert found == (Residual((body,), (replace(shortcut, bias=False),)), plain)
+    assert set(moved) == {p.name for p in layers.parameters(found)} == set(weights) - {"d.bias"}
+    np.testing.assert_array_equal(moved["c.bias"], weights["c.bias"] + weights["d.bias"])
+    assert all(moved[name] is weights[name] for name in set(moved) - {"c.bias"})
 
 
 def test_expected_statistics_follow_the_initial_weights() -> None:
