@@ -54,7 +54,7 @@ class Pair(BasePair):
         statistics = folding.expected_statistics(self._network)
         folded = folding.fold(self._network, self.parameters(), statistics)
         compute, tensor = self.framework.compute, self.framework.tensor
-        self._folded = network_layers.folded(self._network)
+        self._folded, folded = folding.one_bias(network_layers.folded(self._network), folded)
         return {name: compute(tensor(channels_last.stored(value))) for name, value in folded.items()}
 
     def _logits(

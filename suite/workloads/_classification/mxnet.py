@@ -44,7 +44,7 @@ class Pair(BasePair):
         """Weights with the normalisation folded in, by the statistics expected of the initial weights."""
         statistics = folding.expected_statistics(self._network)
         folded = folding.fold(self._network, self.parameters(), statistics)
-        network = network_layers.folded(self._network)
+        network, folded = folding.one_bias(network_layers.folded(self._network), folded)
         parameters = new_parameters(self.framework, network_layers.parameters(network))
         for name, value in folded.items():
             parameters[name].set_data(self.framework.tensor(value))

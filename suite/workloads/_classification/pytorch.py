@@ -64,7 +64,7 @@ class Pair(BasePair):
         statistics = folding.expected_statistics(self._network)
         folded = folding.fold(self._network, self.parameters(), statistics)
         dtype, tensor = self.framework.compute_dtype, self.framework.tensor
-        self._folded = network_layers.folded(self._network)
+        self._folded, folded = folding.one_bias(network_layers.folded(self._network), folded)
         return {name: layers.stored(tensor(value).to(dtype)) for name, value in folded.items()}
 
     def observe(self) -> None:

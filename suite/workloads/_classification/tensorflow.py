@@ -46,10 +46,7 @@ class Pair(BasePair):
         return network_layers.decayed(self._network)
 
     def inference_weights(self) -> dict[str, Tensor]:
-        """The weights of the folded network.
-
-        XLA tunes a convolution with a bias and no ReLU for more than 40 s, one without a bias for a second.
-        """
+        """The weights of the folded network."""
         statistics = folding.expected_statistics(self._network)
         folded = folding.fold(self._network, self.parameters(), statistics)
         compute, tensor = self.framework.compute, self.framework.tensor
