@@ -165,7 +165,9 @@ class LocalProcess:
         except subprocess.TimeoutExpired:
             return Ended(None, problem="the worker closed its output and did not end")
         outside = self._container_exit()
-        if outside is not None and outside.exit_code is not None:
+        # A worker whose engine's client was killed ends with a code of its own, at the end of its input.
+        client_killed = status is not None and status < 0
+        if outside is not None and outside.exit_code is not None and not client_killed:
             status = -(outside.exit_code - 128) if outside.exit_code > 128 else outside.exit_code
         return Ended(status, outside is not None and outside.oom_killed, self._last_lines())
 

@@ -89,10 +89,12 @@ def start(framework: str, folder: Path, file: str) -> None:
     if framework == "pytorch":
         import torch
 
-        x = torch.from_numpy(_normalised())
+        from suite.frameworks.pytorch import layers
+
+        x, run = torch.from_numpy(_normalised()), layers.Pass(exact._model._folded(exact.masters))
         with torch.no_grad():
             for number, part in enumerate(exact._model._parts):
-                x = exact._model._run(part, exact.masters, x)
+                x = layers.compute(part, x, run)
                 found[f"feature/{number}"] = x.numpy()
     np.savez(file, **found)
 

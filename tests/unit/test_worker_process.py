@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from suite.containers.engines.attestation import ContainerExit
 from suite.containers.engines.native import WorkerCommand
 from suite.contract import BENCHMARK
+from suite.harness.process import LocalProcess
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from tests.fixtures import image_files
 
@@ -33,6 +35,19 @@ def gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+@pytest.mark.parametrize(("line", "status"), [("kill -9 $$", -9), ("exit 125", 4)])
+def test_killed_client_counts_more_than_how_its_container_ended(
+    line: str, status: int, tmp_path: Path
+) -> None:
+    """The container ends with exit code 4 at the end of its input: before or after it is asked for."""
+    command = WorkerCommand(("sh", "-c", line), {"PATH": os.environ["PATH"]}, tmp_path)
+    client = LocalProcess(command, tmp_path / "debug.log", lambda: ContainerExit(4, False), lambda: None)
+    try:
+        assert client.ended().status == status
+    finally:
+        client.end()
 
 
 @pytest.mark.parametrize(
