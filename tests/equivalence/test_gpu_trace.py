@@ -18,7 +18,7 @@ IMAGES_TRAINED = {f"{FIRST}._products", f"{FIRST}._gradient"}
 NORMALISED = {f"{NORM}.{name}" for name in ("_moments", "_deviations", "_products", "_gradients")}
 RESIDUAL = NORMALISED | {f"{NORM}._products_of_sum"}
 REGIONS = {f"pytorch_kernels.{name}" for name in ("_pool", "_compare", "_decide")}
-REGIONS_TRAINED = {f"pytorch_kernels.{name}" for name in ("_match", "_unpool")}
+REGIONS_TRAINED = {f"pytorch_kernels.{name}" for name in ("_match", "_pool_backward")}
 ATTENTION = "pytorch_attention"
 LSTM, WEIGHTS = "stacked_lstm_kernels", "stacked_lstm_weights"
 # In training and in inference. googlenet, inception_v3 and resnet152 consist of the layers of the others.

@@ -51,6 +51,18 @@ def _region(regions, levels, number, regions_of_image, rows_of_image, canonical)
     return x1 / stride, y1 / stride, x2 / stride, y2 / stride, height, width, first
 
 
+@triton.jit
+def _reads(  # type: ignore[no-untyped-def]
+    x1, y1, x2, y2, height, width, first, line, column, down, over, pool: tl.constexpr, samples: tl.constexpr
+):
+    """The four rows of the table that sample (``down``, ``over``) of a bin reads, and their weights."""
+    upper, lower, above, below = _taps(y1, y2, height, line * samples + down, pool * samples, 1.0 / samples)
+    left, right, before, behind = _taps(x1, x2, width, column * samples + over, pool * samples, 1.0 / samples)
+    top, bottom = first + upper * width, first + lower * width
+    rows = top + left, top + right, bottom + left, bottom + right
+    return rows, (above * before, above * behind, below * before, below * behind)
+
+
 @triton.jit(do_not_specialize=["rows_of_image", "regions_of_image"])
 def _pool(  # type: ignore[no-untyped-def]
     table, regions, levels, pooled, rows_of_image, regions_of_image, channels,
@@ -66,26 +78,19 @@ def _pool(  # type: ignore[no-untyped-def]
     for column in range(pool):
         total = tl.zeros((block,), regions.dtype.element_ty)
         for down in tl.static_range(samples):
-            upper, lower, above, below = _taps(
-                y1, y2, height, line * samples + down, pool * samples, 1.0 / samples
-            )
             for over in tl.static_range(samples):
-                left, right, before, behind = _taps(
-                    x1, x2, width, column * samples + over, pool * samples, 1.0 / samples
+                rows, weights = _reads(
+                    x1, y1, x2, y2, height, width, first, line, column, down, over, pool, samples
                 )
-                top, bottom = first + upper * width, first + lower * width
-                a = tl.load(table + (top + left) * channels + channel, mask=inside, other=0)
-                b = tl.load(table + (top + right) * channels + channel, mask=inside, other=0)
-                c = tl.load(table + (bottom + left) * channels + channel, mask=inside, other=0)
-                d = tl.load(table + (bottom + right) * channels + channel, mask=inside, other=0)
-                total += a.to(total.dtype) * (above * before) + b.to(total.dtype) * (above * behind)
-                total += c.to(total.dtype) * (below * before) + d.to(total.dtype) * (below * behind)
+                for corner in tl.static_range(4):
+                    value = tl.load(table + rows[corner] * channels + channel, mask=inside, other=0)
+                    total += value.to(total.dtype) * weights[corner]
         target = pooled + ((number * pool + line) * pool + column).to(tl.int64) * channels + channel
         tl.store(target, total.to(pooled.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows_of_image", "regions_of_image"])
-def _unpool(  # type: ignore[no-untyped-def]
+def _pool_backward(  # type: ignore[no-untyped-def]
     slopes, regions, levels, gradient, rows_of_image, regions_of_image, channels,
     canonical: tl.constexpr, pool: tl.constexpr, samples: tl.constexpr, block: tl.constexpr
 ):  # fmt: skip
@@ -100,19 +105,13 @@ def _unpool(  # type: ignore[no-untyped-def]
         source = slopes + ((number * pool + line) * pool + column).to(tl.int64) * channels + channel
         slope = tl.load(source, mask=inside, other=0).to(gradient.dtype.element_ty)
         for down in tl.static_range(samples):
-            upper, lower, above, below = _taps(
-                y1, y2, height, line * samples + down, pool * samples, 1.0 / samples
-            )
             for over in tl.static_range(samples):
-                left, right, before, behind = _taps(
-                    x1, x2, width, column * samples + over, pool * samples, 1.0 / samples
+                rows, weights = _reads(
+                    x1, y1, x2, y2, height, width, first, line, column, down, over, pool, samples
                 )
-                top = gradient + (first + upper * width) * channels + channel
-                bottom = gradient + (first + lower * width) * channels + channel
-                tl.atomic_add(top + left * channels, slope * (above * before), mask=inside, sem="relaxed")
-                tl.atomic_add(top + right * channels, slope * (above * behind), mask=inside, sem="relaxed")
-                tl.atomic_add(bottom + left * channels, slope * (below * before), mask=inside, sem="relaxed")
-                tl.atomic_add(bottom + right * channels, slope * (below * behind), mask=inside, sem="relaxed")
+                for corner in tl.static_range(4):
+                    target = gradient + rows[corner] * channels + channel
+                    tl.atomic_add(target, slope * weights[corner], mask=inside, sem="relaxed")
 
 
 def pool(table: Tensor, regions: Tensor, levels: Tensor, pooled: Tensor, canonical: int) -> None:
@@ -126,13 +125,13 @@ def pool(table: Tensor, regions: Tensor, levels: Tensor, pooled: Tensor, canonic
     _pool[programs](table, regions, levels, pooled, *sizes, **settings)
 
 
-def unpool(slopes: Tensor, regions: Tensor, levels: Tensor, gradient: Tensor, canonical: int) -> None:
+def pool_backward(slopes: Tensor, regions: Tensor, levels: Tensor, gradient: Tensor, canonical: int) -> None:
     """Add ``slopes``, of the shape of :func:`pool`'s result, to ``gradient``, of that of its table.
 
     The additions are atomic and have no fixed order.
     """
     programs, sizes, settings = _settings(gradient, slopes, canonical)
-    _unpool[programs](slopes, regions, levels, gradient, *sizes, **settings)
+    _pool_backward[programs](slopes, regions, levels, gradient, *sizes, **settings)
 
 
 def _settings(

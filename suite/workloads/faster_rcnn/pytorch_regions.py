@@ -42,7 +42,7 @@ def _gradient(slopes: Tensor, regions: Tensor, levels: Tensor, rows: int, canoni
     from suite.workloads.faster_rcnn import pytorch_kernels
 
     gradient = _empty_gradient(slopes, regions, levels, rows, canonical).zero_()
-    pytorch_kernels.unpool(slopes.contiguous(), regions.contiguous(), levels, gradient, canonical)
+    pytorch_kernels.pool_backward(slopes.contiguous(), regions.contiguous(), levels, gradient, canonical)
     return gradient
 
 
