@@ -70,18 +70,19 @@ def _run_pass(job: Job, settings: Mapping[str, Any], frameworks: Any, pairs: Any
 def _train(pair: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Losses of all steps, norms of the first gradients, and digests of the parameters."""
     steps = settings["steps"]
-    losses, norms = [], []
-    with ThreadPoolExecutor(1) as pool:  # digests beside the steps, which change no copy of the parameters
+    losses, pending = [], []
+    with ThreadPoolExecutor(2) as pool:  # digests and norms beside the steps, which change no copy of theirs
         digests = {"initial": pool.submit(digest_arrays, pair.parameters())}
         for step in range(steps):
             if step < settings["gradients"]:
-                norms.append(_norm(pair.gradients(step)))
+                pending.append(pool.submit(_norm, pair.gradients(step)))
             pair.step(step)
             losses += [float(loss) for loss in pair.collect()]
             if step + 1 == WARMUP_STEPS < steps:
                 digests["step_10"] = pool.submit(digest_arrays, pair.parameters())
         digests["final"] = pool.submit(digest_arrays, pair.parameters())
     parameters = {name: digest.result() for name, digest in digests.items()}
+    norms = [norm.result() for norm in pending]
     if not all(map(math.isfinite, (*losses, *norms))):
         raise FloatingPointError("fingerprint: a loss or gradient norm is not finite")
     return {

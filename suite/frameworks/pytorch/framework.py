@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -42,9 +41,15 @@ class Framework(BaseFramework):
 
     @staticmethod
     def import_rest(job: Job) -> None:
-        """Import the compiler and its settings, which PyTorch leaves until they are used."""
+        """Import the compiler and its settings, which PyTorch leaves until they are used.
+
+        The keys of their caches contain digests of the files of PyTorch and Triton: half a second.
+        """
         if job.device.startswith("cuda"):
             import_module("torch._inductor.compile_fx" if job.fast else "torch._dynamo")
+            if job.fast:
+                import_module("torch._inductor.codecache").torch_key()
+            import_module("torch._inductor.runtime.triton_compat").triton_key()
 
     def __init__(self, job: Job) -> None:
         if reason := unsupported(job.key, job.device):
@@ -149,10 +154,10 @@ class Framework(BaseFramework):
 
     def array(self, tensor: Tensor) -> NDArray[Any]:
         """A copy of ``tensor`` on the host, C-contiguous; half precision as float32."""
-        host = tensor.detach().to("cpu")
+        host = tensor.detach().to("cpu", copy=True)
         if host.dtype in (torch.bfloat16, torch.float16):
             host = host.float()
-        return np.array(host.numpy(), order="C")
+        return np.asarray(host.numpy(), order="C")  # the one copy is enough, but for other layouts
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Mixed precision for bf16 and fp16; otherwise a context without effect."""
@@ -203,7 +208,6 @@ def cache_by_source() -> None:
     torch.compiler.config.cache_key_tag = sources()
 
 
-@functools.cache
 def sources() -> str:
     """SHA-256 of the source code of all pairs and of what they use."""
     suite, digest = Path(__file__).parents[2], hashlib.sha256()

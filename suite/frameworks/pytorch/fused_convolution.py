@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from suite.common.layers import windows
+
 
 @torch.library.custom_op("suite::convolve_relu", mutates_args=())
 def convolve_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: Sequence[int]) -> Tensor:
@@ -30,7 +32,7 @@ def convolve_add_relu(
 def _empty(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: Sequence[int]) -> Tensor:
     del bias
     sides = zip(x.shape[2:], weight.shape[2:], padding, strict=True)
-    shape = len(x), len(weight), *((side + 2 * edge - kernel) // stride + 1 for side, kernel, edge in sides)
+    shape = len(x), len(weight), *(windows(side, kernel, stride, edge, False) for side, kernel, edge in sides)
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
 
 
