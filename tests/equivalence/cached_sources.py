@@ -1,11 +1,13 @@
 """Whether PyTorch's compilation cache separates the sources of an operator's gradient.
 
 Run in PyTorch's interpreter. Prints the keys of one graph by the factor in the gradient of its operator:
-``before`` and ``after`` :func:`cache_by_source`, which here takes the factor for the source code.
+``before`` and ``after`` :func:`cache_by_source`, which here takes the factor for the source code; and what
+``one process`` that compiles kernels adds to its keys.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from inspect import signature
@@ -50,9 +52,18 @@ def announce(factor: int) -> None:
         framework.cache_by_source()
 
 
+def tag_of_compiling_process() -> str:
+    """What a process that compiles kernels takes for the source code."""
+    torch._inductor.config.compile_threads = 2  # more than one, whatever the machine has
+    pool = importlib.import_module("torch._inductor.async_compile").AsyncCompile.process_pool()
+    tag: str = pool.submit(eval, "__import__('torch').compiler.config.cache_key_tag").result(120)
+    return tag
+
+
 def main() -> None:
     """See the module."""
-    print(json.dumps({"before": keys(lambda _: None), "after": keys(announce)}))
+    found: dict[str, Any] = {"before": keys(lambda _: None), "after": keys(announce)}
+    print(json.dumps(found | {"one process": tag_of_compiling_process()}))
 
 
 if __name__ == "__main__":

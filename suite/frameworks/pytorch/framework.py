@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -203,9 +204,11 @@ def cache_by_source() -> None:
     """Let PyTorch's compilation cache return code only for the source code that it was made from.
 
     What is within an operator of the suite, such as its gradient, is compiled, but no part of the key: with
-    ``reuse_compiled`` a changed suite would compute what an earlier one did (PyTorch 2.11).
+    ``reuse_compiled`` a changed suite would compute what an earlier one did (PyTorch 2.11). The processes in
+    which PyTorch compiles kernels, and which it starts later, read the variable: without it the fastest
+    variant of a kernel would be stored under another key, and be searched for again by each repeat.
     """
-    torch.compiler.config.cache_key_tag = sources()
+    torch.compiler.config.cache_key_tag = os.environ["TORCH_COMPILE_CACHE_KEY_TAG"] = sources()
 
 
 def sources() -> str:
