@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -18,7 +19,9 @@ class Scratch:
     """The scratch folder of one run, made at the first use below ``parent``.
 
     The process holds a lock on it: the next run removes the folder of a killed run. Its folder ``cache`` is
-    for what workers compile. It begins as a copy of ``compiled``, if that is given.
+    for what workers compile. It begins as a copy of ``compiled``, if that is given. Runs one after the other
+    have the same folder, because compilers keep absolute paths: PyTorch would not find again which variant of
+    a kernel is the fastest.
     """
 
     def __init__(self, parent: Path, compiled: Path | None = None) -> None:
@@ -35,7 +38,8 @@ class Scratch:
             _sweep(self._parent)
             made = Path(tempfile.mkdtemp(prefix="new-", dir=self._parent))
             self._lock = _locked(made)
-            self._root = made.rename(made.with_name("run-" + made.name.removeprefix("new-")))
+            (made / _CACHE).mkdir()
+            self._root = _numbered(made)
             if self._compiled is not None:
                 _copy_missing(self._compiled, self._root / _CACHE)
         folder = self._root / name
@@ -88,6 +92,18 @@ def _copy_missing(source: Path, target: Path) -> None:
             if path.name.startswith("__grp__"):
                 part.write_bytes(path.read_bytes().replace(old, new))
             part.rename(into / path.name)
+
+
+def _numbered(made: Path) -> Path:
+    """``made``, which is not empty, under the first name ``run-N`` that no other run has."""
+    number = 0
+    while True:
+        try:
+            return made.rename(made.with_name(f"run-{number}"))
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        number += 1
 
 
 def _sweep(parent: Path) -> None:

@@ -42,16 +42,29 @@ def test_scratch_of_killed_run_is_removed_and_of_living_run_kept(tmp_path: Path)
         (left,) = tmp_path.iterdir()
         first = Scratch(tmp_path)
         first.folder("repeat-0")
-        assert left.exists()
+        assert (left / "repeat-0" / "file").exists()
     finally:
         os.kill(other.pid, signal.SIGKILL)
         other.communicate()
     second = Scratch(tmp_path)
-    second.folder("repeat-0")
-    assert not left.exists()
+    assert list(second.folder("repeat-0").iterdir()) == []
+    assert not (left / "repeat-0" / "file").exists()
     for scratch in (first, second):
         scratch.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_have_the_same_folder_unless_they_run_at_once(tmp_path: Path) -> None:
+    """PyTorch's compiler keeps absolute paths, by which a later run finds the fastest variant of a kernel."""
+    (tmp_path / "run-0").touch()  # not a folder of a run
+    first, second = Scratch(tmp_path), Scratch(tmp_path)
+    folders = [scratch.folder("cache") for scratch in (first, second)]
+    assert folders[0] != folders[1]
+    first.remove()
+    third = Scratch(tmp_path)
+    assert third.folder("cache") == folders[0]
+    for scratch in (second, third):
+        scratch.remove()
 
 
 def test_later_scratch_starts_from_what_an_earlier_one_compiled(tmp_path: Path) -> None:
@@ -91,13 +104,13 @@ def test_kernels_of_triton_are_found_in_a_later_scratch(tmp_path: Path) -> None:
     group = json.dumps({"child_paths": {kernel.name: str(kernel)}})
     (kernel.parent / "__grp__kernel.json").write_text(group)
     first.keep_compiled()
-    first.remove()
     assert children(compiled) == [compiled / "triton" / "ab" / kernel.name]
-    second = Scratch(tmp_path / "caché", compiled)
+    second = Scratch(tmp_path / "caché", compiled)  # at the same time, hence elsewhere
     (found,) = children(second.folder("cache"))
     assert found != kernel
     assert found.read_text() == "code"
-    second.remove()
+    for scratch in (first, second):
+        scratch.remove()
 
 
 def test_concurrent_removals_close_the_lock_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
