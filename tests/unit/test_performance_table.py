@@ -13,7 +13,7 @@ from suite.metrics.run import metrics_of
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "submissions" / "suite-reference" / "results"
 SYSTEMS = ("h200-virtual-machine", "2x-h200-virtual-machine-one-run-per-gpu")  # runs on one GPU
-FRAMEWORKS = {"PyTorch": "pytorch", "JAX": "jax"}
+FRAMEWORKS = {"PyTorch": "pytorch", "JAX": "jax", "TensorFlow": "tensorflow"}
 COLUMNS = 10
 
 Cell = tuple[str, str, str, int]
