@@ -66,6 +66,7 @@ AXES = {
     "cpus": Axis("processors of the container"),
     "memory_bytes": Axis("memory of the container", "bytes"),
 }
+_OF_COMPILATION = ("reuse_compiled",)  # settings that change nothing but the time until the first step
 _WITH_IDEAL = ("devices", "threads", "cpus")
 _LOG_ABOVE = 8.0  # last over first value of a horizontal axis that is logarithmic
 _INTERVAL = "intervals: 95 %, Student t over the repeats"
@@ -166,7 +167,11 @@ def _by(results: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any
 
 def figures(results: Iterable[Measured], metric: str, width: float = WIDTH) -> list[Figure]:
     """The figures of ``metric``, a name of :data:`METRICS`, sweeps last; none where no result has it."""
-    results = list(results)
+    left_out = () if metric == "compile" else _OF_COMPILATION
+    results = [
+        replace(one, settings={name: one.settings[name] for name in one.settings if name not in left_out})
+        for one in results
+    ]
     asked = METRICS[metric]
     if metric == "peak_memory":
         of_device = any(_value(one, METRICS["peak_device_memory"].name) is not None for one in results)
