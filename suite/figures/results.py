@@ -66,7 +66,8 @@ AXES = {
     "cpus": Axis("processors of the container"),
     "memory_bytes": Axis("memory of the container", "bytes"),
 }
-_OF_COMPILATION = ("reuse_compiled",)  # settings that change nothing but the time until the first step
+_BEFORE_STEPS = ("setup", "compile")  # metrics of the time before the first step
+_OF_START = ("reuse_compiled",)  # settings that change nothing else
 _WITH_IDEAL = ("devices", "threads", "cpus")
 _LOG_ABOVE = 8.0  # last over first value of a horizontal axis that is logarithmic
 _INTERVAL = "intervals: 95 %, Student t over the repeats"
@@ -167,7 +168,7 @@ def _by(results: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any
 
 def figures(results: Iterable[Measured], metric: str, width: float = WIDTH) -> list[Figure]:
     """The figures of ``metric``, a name of :data:`METRICS`, sweeps last; none where no result has it."""
-    left_out = () if metric == "compile" else _OF_COMPILATION
+    left_out = () if metric in _BEFORE_STEPS else _OF_START
     results = [
         replace(one, settings={name: one.settings[name] for name in one.settings if name not in left_out})
         for one in results
