@@ -53,6 +53,7 @@ UNLISTED = """## Mini scale
 """
 
 
+GPU_BOUNDS = {"fp64": ("largest", compare.FP64["outputs"]), "bf16": ("losses", 2e-2)}
 ON_A_GPU = """## On a GPU, mini scale
 
 Each framework's fast path on a GPU beside the same on a CPU (`python -m tests.equivalence.gpu_check`, from
@@ -61,6 +62,8 @@ that of ten losses from those in float32 on the CPU, bound 2e-02. An empty cell 
 """
 REFUSED = """`WrongCode`: the suite refuses what `torch.compile` made, because its outputs are not those of
 the uncompiled network.
+"""
+FLAGGED = """(a): measured with `{flags}`, which the suite does not set. Bold: above the bound.
 """
 
 
@@ -105,6 +108,8 @@ def page(
         parts.append(ON_A_GPU.format(**bounds))
         if any("refused" in row for row in on_gpu):
             parts.append(REFUSED)
+        if flags := sorted({row["flags"] for row in on_gpu if "flags" in row}):
+            parts.append(FLAGGED.format(flags=", ".join(flags)))
         parts.append(_gpu_table(on_gpu))
     return "\n".join(parts)
 
@@ -114,7 +119,7 @@ def _gpu_table(rows: Sequence[Mapping[str, Any]]) -> str:
     frameworks = [name for name in FRAMEWORKS if any(row["framework"] == name for row in rows)]
     cells: dict[str, dict[tuple[str, str], str]] = {}
     for row in rows:
-        text = row.get("refused") or f"{row['largest' if row['precision'] == 'fp64' else 'losses']:.1e}"
+        text = row.get("refused") or _gpu_cell(row)
         cells.setdefault(row["workload"], {})[row["framework"], row["precision"]] = text
     columns = [(name, precision) for name in frameworks for precision in ("fp64", "bf16")]
     heads = ["workload", *(f"{name}, {precision}" for name, precision in columns)]
@@ -125,6 +130,12 @@ def _gpu_table(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     used = dict.fromkeys(f"{row['framework']} {row['version']} on {row['device']}" for row in rows)
     return "\n".join([*lines, "", f"Measured with {', '.join(used)}."]) + "\n"
+
+
+def _gpu_cell(row: Mapping[str, Any]) -> str:
+    kind, bound = GPU_BOUNDS[row["precision"]]
+    text = f"{row[kind]:.1e}" if row[kind] <= bound else f"**{row[kind]:.1e}**"
+    return f"{text} (a)" if "flags" in row else text
 
 
 def _order(case: Case) -> tuple[str, str]:
