@@ -38,7 +38,7 @@ class Scratch:
             _sweep(self._parent)
             made = Path(tempfile.mkdtemp(prefix="new-", dir=self._parent))
             self._lock = _locked(made)
-            (made / _CACHE).mkdir()
+            (made / _CACHE).mkdir()  # another run's rename would replace an empty folder
             self._root = _numbered(made)
             if self._compiled is not None:
                 _copy_missing(self._compiled, self._root / _CACHE)

@@ -1,8 +1,8 @@
 """Whether PyTorch's compilation cache separates the sources of an operator's gradient.
 
 Run in PyTorch's interpreter. Prints the keys of one graph by the factor in the gradient of its operator:
-``before`` and ``after`` :func:`cache_by_source`, which here takes the factor for the source code; and what
-``one process`` that compiles kernels adds to its keys.
+``before`` and ``after`` :func:`cache_by_source`, which here takes the factor for the source code; and as
+``compiling process`` what a process that compiles kernels adds to its keys.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def tag_of_compiling_process() -> str:
 def main() -> None:
     """See the module."""
     found: dict[str, Any] = {"before": keys(lambda _: None), "after": keys(announce)}
-    print(json.dumps(found | {"one process": tag_of_compiling_process()}))
+    print(json.dumps(found | {"compiling process": tag_of_compiling_process()}))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.equivalence import compare
 from tests.equivalence.case import FRAMEWORKS, Case
+from tests.equivalence.gpu_check import REDUCED
 from tests.equivalence.recorded import Largest, Row
 
 KINDS = {
@@ -53,12 +54,12 @@ UNLISTED = """## Mini scale
 """
 
 
-GPU_BOUNDS = {"fp64": ("largest", compare.FP64["outputs"]), "bf16": ("losses", 2e-2)}
+GPU_BOUNDS = {"fp64": ("largest", compare.FP64["outputs"]), "bf16": ("losses", REDUCED)}
 ON_A_GPU = """## On a GPU, mini scale
 
 Each framework's fast path on a GPU beside the same on a CPU (`python -m tests.equivalence.gpu_check`, from
 `docs/equivalence-gpu.json`). float64: the largest difference of any compared array, bound {fp64:.0e}. bf16:
-that of ten losses from those in float32 on the CPU, bound 2e-02. An empty cell was not measured.
+that of ten losses from those in float32 on the CPU, bound {bf16:.0e}. An empty cell was not measured.
 """
 REFUSED = """`WrongCode`: the suite refuses what `torch.compile` made, because its outputs are not those of
 the uncompiled network.
@@ -105,7 +106,7 @@ def page(
             parts.append(f"## {title}, {precision}\n")
             parts.append(_table(sorted(cases[scale], key=_order), precision, kinds, find))
     if on_gpu:
-        parts.append(ON_A_GPU.format(**bounds))
+        parts.append(ON_A_GPU.format(bf16=REDUCED, **bounds))
         if any("refused" in row for row in on_gpu):
             parts.append(REFUSED)
         if flags := sorted({row["flags"] for row in on_gpu if "flags" in row}):

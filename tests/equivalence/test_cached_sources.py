@@ -15,4 +15,4 @@ def test_cache_separates_sources_of_operators() -> None:
     assert first == changed == again  # otherwise this version of PyTorch needs no cache_by_source
     first, changed, again = found["after"]
     assert first == again != changed
-    assert found["one process"] == "2"  # the last one announced
+    assert found["compiling process"] == "2"  # the last one announced
