@@ -17,7 +17,7 @@ from suite.common.stream import Stream, digest_arrays, many_threads
 from suite.contract import Parameter
 
 _PART = 1 << 19  # numbers that a thread draws at a time
-_KEPT = 1 << 20  # normal numbers of a tensor from which on reading them is much faster than drawing them
+_KEPT = 1 << 16  # normal numbers of a tensor from which on reading them is much faster than drawing them
 
 
 def initial(

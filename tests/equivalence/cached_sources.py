@@ -19,7 +19,7 @@ from torch import Tensor
 from torch._functorch._aot_autograd.autograd_cache import autograd_cache_key
 from torch._functorch._aot_autograd.schemas import AOTConfig
 
-from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import caches
 
 
 @torch.library.triton_op("suite_test::twice", mutates_args=())
@@ -48,8 +48,8 @@ def keys(change: Callable[[int], None]) -> list[str]:
 
 def announce(factor: int) -> None:
     """Take ``factor`` for the source code."""
-    with mock.patch.object(framework, "sources", return_value=str(factor)):
-        framework.cache_by_source()
+    with mock.patch.object(caches, "sources", return_value=str(factor)):
+        caches.cache_by_source()
 
 
 def tag_of_compiling_process() -> str:

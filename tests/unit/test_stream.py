@@ -16,6 +16,7 @@ import pytest
 from suite.common import weights
 from suite.common.stream import Stream
 from suite.contract import Parameter
+from suite.contract.workloads import specification
 
 COUNTS = (0, 1, 8_191, 8_192, 8_193, 98_304, 200_000)
 
@@ -94,6 +95,14 @@ def test_large_tensors_are_drawn_once_and_then_read(tmp_path: Path, monkeypatch:
     np.testing.assert_array_equal(
         dict(weights.initial("toy", changed, folder))["large"], dict(weights.initial("toy", changed))["large"]
     )
+
+
+def test_later_repeats_draw_few_numbers_of_a_network_of_small_kernels() -> None:
+    spec: Any = specification("resnet50")
+    parameters = spec.parameters(spec.dimensions("reference", spec.VARIANTS["reference"][0]))
+    sizes = [parameter.size for parameter in parameters if parameter.init == "normal"]
+    drawn = sum(size for size in sizes if size < weights._KEPT)
+    assert drawn < sum(sizes) / 50  # each takes some ten times as long as reading it
 
 
 def test_folder_that_cannot_be_written_changes_nothing(

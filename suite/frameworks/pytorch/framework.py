@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -19,7 +18,9 @@ from suite.common.image_reader import DeviceImages
 from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results
+from suite.frameworks.pytorch.caches import cache_autocast, cache_by_source
 from suite.frameworks.pytorch.exchange import Exchange
+from suite.frameworks.pytorch.kept import Kept
 from suite.frameworks.pytorch.scaling import scaling_of
 from suite.frameworks.pytorch.steps import (
     WARM_UPS,
@@ -168,9 +169,15 @@ class Framework(BaseFramework):
         return torch.autocast(self.device.type, dtype=self.compute_dtype, cache_enabled=False)
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function`` compiled for a GPU; unchanged on a CPU, where a C++ compiler may be missing."""
+        """``function`` compiled for a GPU; unchanged on a CPU, where a C++ compiler may be missing.
+
+        Repeats after the first need not trace it again, unless the exchange of gradients splits it.
+        """
         if not (self.cuda and self.fast):
             return function
+        cache = os.environ.get("XDG_CACHE_HOME")  # of the run
+        if cache and not self.exchange.active and Kept.takes(function):
+            return Kept(function, Path(cache, "traced"))
         return torch.compile(function, dynamic=False, backend=self.exchange.compiler())
 
     def make_fast(self, function: Step, state: Sequence[Tensor] = ()) -> Fast:
@@ -187,34 +194,3 @@ class Framework(BaseFramework):
     def results(self) -> Results:
         """A new store for the outputs of steps."""
         return BufferedResults(self) if self.cuda else CopiedResults(self)
-
-
-def cache_autocast() -> None:
-    """Let repeats after the first take graphs with autocast from the compilation cache of the run.
-
-    PyTorch 2.13 traces them again in each process: it does not list these two private functions as safe.
-    Their arguments are in the cached graph's key (pytorch/pytorch#191106), so a fixed key of their own does.
-    """
-    names = (f"torch.amp.autocast_mode.{name}" for name in ("_enter_autocast", "_exit_autocast"))
-    marked = torch._inductor.config.unsafe_marked_cacheable_functions
-    torch._inductor.config.unsafe_marked_cacheable_functions = {**marked, **dict.fromkeys(names, "1")}
-
-
-def cache_by_source() -> None:
-    """Let PyTorch's compilation cache return code only for the source code that it was made from.
-
-    What is within an operator of the suite, such as its gradient, is compiled, but no part of the key: with
-    ``reuse_compiled`` a changed suite would compute what an earlier one did (PyTorch 2.11). The processes in
-    which PyTorch compiles kernels, and which it starts later, read the variable: without it the fastest
-    variant of a kernel would be stored under another key, and be searched for again by each repeat.
-    """
-    torch.compiler.config.cache_key_tag = os.environ["TORCH_COMPILE_CACHE_KEY_TAG"] = sources()
-
-
-def sources() -> str:
-    """SHA-256 of the source code of all pairs and of what they use."""
-    suite, digest = Path(__file__).parents[2], hashlib.sha256()
-    parts = ("common", "contract", "frameworks", "workloads")
-    for file in sorted(file for part in parts for file in (suite / part).rglob("*.py")):
-        digest.update(f"{file.relative_to(suite)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()
