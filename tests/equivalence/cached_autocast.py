@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache, check_cacheable
 
-from suite.frameworks.pytorch.framework import cache_autocast
+from suite.frameworks.pytorch.caches import cache_autocast
 
 
 def refusal() -> str | None:

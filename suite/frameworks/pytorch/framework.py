@@ -43,9 +43,10 @@ class Framework(BaseFramework):
 
     @staticmethod
     def import_rest(job: Job) -> None:
-        """Import the compiler and its settings, which PyTorch leaves until they are used.
+        """Import the compiler and its settings, which PyTorch imports only when they are used.
 
-        The keys of their caches contain digests of the files of PyTorch and Triton: half a second.
+        Also compute the digests of PyTorch's and Triton's files that are part of their caches' keys, which
+        takes half a second.
         """
         if job.device.startswith("cuda"):
             import_module("torch._inductor.compile_fx" if job.fast else "torch._dynamo")
@@ -159,7 +160,7 @@ class Framework(BaseFramework):
         host = tensor.detach().to("cpu", copy=True)
         if host.dtype in (torch.bfloat16, torch.float16):
             host = host.float()
-        return np.asarray(host.numpy(), order="C")  # the one copy is enough, but for other layouts
+        return np.asarray(host.numpy(), order="C")  # copies again only where the layout differs
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Mixed precision for bf16 and fp16; otherwise a context without effect."""
