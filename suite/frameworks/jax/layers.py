@@ -192,11 +192,8 @@ def _average_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))  # half precision would lose digits of the sum
     window, strides = (1, layer.kernel, layer.kernel, 1), (1, layer.stride, layer.stride, 1)
     edges = [(0, 0), *[(layer.padding, layer.padding)] * 2, (0, 0)]
-    # Divided before the sum: in the gradient the factor would otherwise follow a convolution, into which XLA
-    # takes it for a GPU, where it is a float32 number even in float64 (gradients off by 1e-9, JAX 0.11.2).
-    shares = wide / layer.kernel**2
-    mean = lax.reduce_window(shares, np.zeros((), wide.dtype), lax.add, window, strides, edges)
-    return mean.astype(x.dtype)
+    total = lax.reduce_window(wide, np.zeros((), wide.dtype), lax.add, window, strides, edges)
+    return (total / layer.kernel**2).astype(x.dtype)
 
 
 def _flatten(_layer: Any, x: Tensor, _: Pass) -> Tensor:
