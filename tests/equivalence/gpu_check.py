@@ -6,8 +6,8 @@ losses. A reset must restart the pair, and the outputs of more steps than a wind
 The exit code is the number of problems. Each device has processes of its own: TensorFlow cannot change it.
 
 Prints a JSON line for each precision. Those in ``docs/equivalence-gpu.json``, a list, are the table of the
-GPU in ``docs/equivalence.md``. A row that was measured with flags of a compiler which the suite does not set
-names them there as ``flags``.
+GPU in ``docs/equivalence.md``. A row there may have a ``note``: what was not as the suite runs, or why the
+difference is above its bound.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -64,7 +66,7 @@ that of ten losses from those in float32 on the CPU, bound {bf16:.0e}. An empty 
 REFUSED = """`WrongCode`: the suite refuses what `torch.compile` made, because its outputs are not those of
 the uncompiled network.
 """
-FLAGGED = """(a): measured with `{flags}`, which the suite does not set. Bold: above the bound.
+ABOVE = """Bold: above the bound.
 """
 
 
@@ -109,18 +111,26 @@ def page(
         parts.append(ON_A_GPU.format(bf16=REDUCED, **bounds))
         if any("refused" in row for row in on_gpu):
             parts.append(REFUSED)
-        if flags := sorted({row["flags"] for row in on_gpu if "flags" in row}):
-            parts.append(FLAGGED.format(flags=", ".join(flags)))
-        parts.append(_gpu_table(on_gpu))
+        letters = _letters(on_gpu)
+        if letters:
+            notes = [f"{letter}: {note}." for note, letter in letters.items()]
+            parts.append(ABOVE + "\n".join(["", *(textwrap.fill(note, 120) + "\n" for note in notes)]))
+        parts.append(_gpu_table(on_gpu, letters))
     return "\n".join(parts)
 
 
-def _gpu_table(rows: Sequence[Mapping[str, Any]]) -> str:
+def _letters(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """A letter in brackets for each note of ``rows``."""
+    notes = dict.fromkeys(row["note"] for row in rows if "note" in row)
+    return {note: f"({letter})" for note, letter in zip(notes, string.ascii_lowercase, strict=False)}
+
+
+def _gpu_table(rows: Sequence[Mapping[str, Any]], letters: Mapping[str, str]) -> str:
     """A line for each workload; for each framework its float64 and bf16."""
     frameworks = [name for name in FRAMEWORKS if any(row["framework"] == name for row in rows)]
     cells: dict[str, dict[tuple[str, str], str]] = {}
     for row in rows:
-        text = row.get("refused") or _gpu_cell(row)
+        text = row.get("refused") or _gpu_cell(row, letters)
         cells.setdefault(row["workload"], {})[row["framework"], row["precision"]] = text
     columns = [(name, precision) for name in frameworks for precision in ("fp64", "bf16")]
     heads = ["workload", *(f"{name}, {precision}" for name, precision in columns)]
@@ -133,10 +143,10 @@ def _gpu_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*lines, "", f"Measured with {', '.join(used)}."]) + "\n"
 
 
-def _gpu_cell(row: Mapping[str, Any]) -> str:
+def _gpu_cell(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
     kind, bound = GPU_BOUNDS[row["precision"]]
     text = f"{row[kind]:.1e}" if row[kind] <= bound else f"**{row[kind]:.1e}**"
-    return f"{text} (a)" if "flags" in row else text
+    return f"{text} {letters[row['note']]}" if "note" in row else text
 
 
 def _order(case: Case) -> tuple[str, str]:

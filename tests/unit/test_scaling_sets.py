@@ -37,6 +37,7 @@ WITH_A_SLOW_RANK = {  # of two H200s, one slower than the other: docs/scaling.md
         ("alexnet", "weak-58f07c48"),
         ("resnet50", "strong-dd1a60ec"),
         ("resnet50", "weak-48f28c80"),
+        ("resnet50", "weak-50e351ee"),
     )
 }
 

@@ -1,14 +1,14 @@
 """Compiled functions that later processes of a run load instead of tracing them again.
 
 PyTorch's own caches keep what its compiler makes of a traced function, but each process traces again: for
-``resnet50`` three of the four seconds in which a repeat on a GPU compiles from full caches. This keeps the
+``resnet50`` two of the three seconds in which a repeat on a GPU compiles from full caches. This keeps the
 result of the trace too, by ``torch.compile(...).aot_compile``, which is experimental: where it fails, the
 function is compiled as without this module.
 
-PyTorch loads such code without its guards, which test whether the code fits what it is called with. In their
-place the file holds *facts*: every value that a guard reads (a size, a name, a constant of a module, the
-shape of a weight) as text. Code runs only where all facts hold, otherwise the function is compiled anew. What
-no guard reads is in the name of the file: source code of the suite, versions and settings of PyTorch.
+PyTorch loads such code without its guards, which test whether the code fits what it is called with. Instead
+the file holds *facts*: every value that a guard reads (a size, a name, a constant of a module, the shape of a
+weight) as text. Code runs only where all facts hold, otherwise the function is compiled anew. What no guard
+reads is in the name of the file: source code of the suite, versions and settings of PyTorch.
 """
 
 from __future__ import annotations
