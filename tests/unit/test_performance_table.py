@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from suite.log.reader import read_result
+from suite.metrics.physical_limit import physical_limit
 from suite.metrics.run import metrics_of
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "submissions" / "suite-reference" / "results"
 SYSTEMS = ("h200-virtual-machine", "2x-h200-virtual-machine-one-run-per-gpu")  # runs on one GPU
 FRAMEWORKS = {"PyTorch": "pytorch", "JAX": "jax", "TensorFlow": "tensorflow"}
-COLUMNS = 10
+COLUMNS = 11
 
 Cell = tuple[str, str, str, int]
 
@@ -41,7 +42,7 @@ def newest() -> dict[Cell, tuple[str, dict[str, Any]]]:
         key = record.header["key"]
         found[key["workload"], key["phase"], key["framework"], key["batch"]] = (
             folder.name,
-            metrics_of(record),
+            {**metrics_of(record), "share": physical_limit(record)},
         )
     return found
 
@@ -55,10 +56,11 @@ def test_table_has_the_newest_result_of_each_cell() -> None:
     assert len(table) >= 30
     for cell, cells in table.items():
         run_id, metrics = results[cell]
-        _, _, _, _, rate, step, power, memory, _, day = cells
+        _, _, _, _, rate, step, share, power, memory, _, day = cells
         value = {name: metrics[name].value for name in ("throughput_per_s", "step_mean_ms", "gpu_power_w")}
         assert number(rate) == pytest.approx(value["throughput_per_s"], rel=6e-4), cell
         assert number(step) == pytest.approx(value["step_mean_ms"], rel=0.01), cell
+        assert number(share) == pytest.approx(metrics["share"].value, rel=0.006), cell
         assert number(power) == pytest.approx(value["gpu_power_w"], abs=0.51), cell
         assert number(memory) == pytest.approx(
             metrics["peak_device_memory_bytes"].value / 2**30, abs=0.051
