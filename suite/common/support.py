@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.contract import Key
+from suite.contract import FORWARD_BACKWARD, Key
 from suite.contract.traits import framework_names, traits_of
 from suite.contract.workloads import specification
 
@@ -12,7 +12,7 @@ _CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3)}
 
 
 class UnsupportedJob(Exception):
-    """The device or the framework cannot compute in the precision of the key."""
+    """The device, the framework or the workload cannot compute what the key says."""
 
 
 def unsupported(key: Key, device: str, capability: str = "") -> str | None:
@@ -30,6 +30,13 @@ def unsupported(key: Key, device: str, capability: str = "") -> str | None:
     if key.precision not in kinds[kind]:
         able = ", ".join(name for name in kinds[kind] if name != "fp64")
         return f"precision {key.precision} cannot run in {key.framework} on {kind}: choose one of {able}"
+    scenarios = specification(key.workload).SCENARIOS
+    if key.scenario not in scenarios:
+        return f"scenario {key.scenario} cannot run in {key.workload}: choose one of {', '.join(scenarios)}"
+    if key.scenario == FORWARD_BACKWARD and key.precision == "fp16":
+        return (
+            f"scenario {key.scenario}: the scale of fp16's loss follows the updates; choose another precision"
+        )
     least = _CAPABILITY.get(key.precision, (0, 0))
     if capability and tuple(int(part) for part in capability.split(".")) < least:
         wanted = ".".join(map(str, least))

@@ -15,6 +15,7 @@ STEPS = WARMUP_STEPS + MEASURED_STEPS  # of a repeat, unless the run states anot
 BENCHMARK, CONVERSION, LOAD = "benchmark", "conversion", "load"  # the kinds of jobs
 # The phases of a load, and the phase whose batches each reads.
 LOAD_PHASES = {"load": "train", "load_infer": "infer"}
+FORWARD_BACKWARD = "forward_backward"  # the scenario of steps that compute the gradient and update nothing
 INDEPENDENT = "independent"  # the strategy of ranks that exchange nothing
 EXCHANGE_OPTIONS = ("strategy", "collective", "bucket_mib")  # of a run: how its ranks exchange gradients
 
@@ -37,7 +38,7 @@ class Key:
     workload: str
     framework: str
     phase: str  # train | infer; load | load_infer of a load
-    scenario: str  # offline | single_stream (infer); offline for train
+    scenario: str  # offline; single_stream (infer) or forward_backward (train)
     precision: str  # fp32 | tf32 | bf16 | fp16; fp64 in equivalence tests only
     batch: int  # per device and step
     devices: int  # the world size, over all nodes
@@ -47,6 +48,16 @@ class Key:
     variant: str  # the published size of the model, such as f8 and f64 of ncf
     nodes: int = 1  # a divisor of devices
     strategy: str = INDEPENDENT  # allreduce | parameter_server | independent: how ranks exchange gradients
+
+    @property
+    def updates(self) -> bool:
+        """Whether the steps change the weights."""
+        return self.phase == "train" and self.scenario != FORWARD_BACKWARD
+
+    @property
+    def work(self) -> str:
+        """The phase, with the scenario where it is not offline."""
+        return self.phase if self.scenario == "offline" else f"{self.phase} {self.scenario}"
 
     @property
     def exchanges(self) -> bool:

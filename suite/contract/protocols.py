@@ -40,6 +40,7 @@ class Specification(Protocol):
     # The loaders that can read the data. Only image files have others than "native"; the module ``data`` of
     # their workloads has a function ``decoder(job)``: name and version of the decoding library, or None.
     LOADERS: Sequence[str]
+    SCENARIOS: Sequence[str]  # without forward_backward where a step has no gradient apart from the update
     # The batch of quality runs at reference scale; None where the rate follows the batch or the first of
     # BATCHES is the recipe's.
     RECIPE_BATCH: int | None

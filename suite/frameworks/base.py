@@ -26,7 +26,7 @@ Arrays = dict[str, NDArray[Any]]
 class BasePair(ABC):
     """See :class:`suite.contract.Pair`.
 
-    A framework's subclass sets ``optimiser`` (None where nothing is trained), ``masters`` (the weights by
+    A framework's subclass sets ``optimiser`` (None where no weight is updated), ``masters`` (the weights by
     canonical name), ``trained`` (those that are updated) and ``_results`` (the store of outputs), and
     implements the abstract methods. ``__init__`` calls :meth:`build` first and :meth:`run_each_shape` last.
     """
@@ -41,6 +41,8 @@ class BasePair(ABC):
         self.spec: Any = specification(job.key.workload)
         self.dims: Any = self.spec.dimensions(job.key.scale, job.key.variant)
         self.training = job.key.phase == "train"
+        if self.training and not job.key.updates:
+            self.keeps_norm = True  # which takes the whole gradient
         self._norms: list[float] = []
         self._drawn: list[tuple[str, NDArray[Any]]] | None = None
 
@@ -109,7 +111,7 @@ class BasePair(ABC):
         if self._drawn is not None:
             drawn, self._drawn = self._drawn, None
             return drawn
-        if not self.training or self.job.mode != "throughput":
+        if not self.job.key.updates or self.job.mode != "throughput":
             return self.initial_weights()
         self._drawn = list(self.initial_weights())
         return self._drawn

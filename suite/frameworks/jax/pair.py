@@ -79,8 +79,8 @@ class BasePair(base.BasePair):
         self.restart_state()
         fast, parallel = framework.make_fast, framework.exchange.parallel
         if self.training:
-            self._clip = float(job.hyper.get("clip", "0"))
-            self.optimiser = self.make_optimiser()
+            self._clip = float(job.hyper.get("clip", "0")) if job.key.updates else 0.0
+            self.optimiser = self.make_optimiser() if job.key.updates else None
             self._start_optimiser()
             read = (SHARED, SHARED, SPLIT, SPLIT, SPLIT)  # trained, frozen, state, batch, key
             self._step = fast(
@@ -164,11 +164,11 @@ class BasePair(base.BasePair):
     ) -> tuple[State, Tensors, Tensor]:
         """Exchange and clip ``gradients``, and update: ``carried`` and ``trained`` after it, and the result.
 
-        The result is the loss [1], or loss and norm [2] where ``keeps_norm``. With several ranks the gradient
-        is that of the global batch, and the loss is the rank's share of it.
+        The result is the loss [1], or loss and norm [2] where ``keeps_norm``. Without an optimiser nothing is
+        updated (scenario ``forward_backward``). With several ranks the gradient is that of the global batch,
+        and the loss is the rank's share of it.
         """
         del batch
-        assert self.optimiser is not None
         exchanged = self.exchange(carried, gradients)
         result = loss / self.job.world_size
         chosen = exchanged
@@ -176,11 +176,13 @@ class BasePair(base.BasePair):
             chosen, norm = clip_by_global_norm(exchanged, self._clip)
         elif self.keeps_norm:
             norm = global_norm(exchanged)
-        moved = self.optimiser.updated(trained, chosen, carried[0], rate)
-        (trained, state), scaling = self.framework.scaling.selected(
-            exchanged, moved, (list(trained), carried[0]), carried[1]
-        )
-        return (state, scaling), trained, jnp.append(result, norm) if self.keeps_norm else result
+        if self.optimiser is not None:
+            moved = self.optimiser.updated(trained, chosen, carried[0], rate)
+            (trained, state), scaling = self.framework.scaling.selected(
+                exchanged, moved, (list(trained), carried[0]), carried[1]
+            )
+            carried = (state, scaling)
+        return carried, trained, jnp.append(result, norm) if self.keeps_norm else result
 
     def update(
         self,
@@ -215,11 +217,11 @@ class BasePair(base.BasePair):
     def run(self, batch: Batch, slot: int | None) -> Tensor:
         """One step by the compiled function of the batch's shapes; replaces weights and states."""
         del slot
-        if self.optimiser is None:
+        if not self.training:
             output, self.state = self._infer(self.stored, self.state, batch)
             return output
         exchange = self.framework.exchange
-        rate = np.asarray(self.optimiser.rate, self.framework.dtype)
+        rate = np.asarray(self.optimiser.rate if self.optimiser else 0.0, self.framework.dtype)
         read = self._read(batch)
         self._updates += 1
         trained, _, _, batch, _ = read
@@ -251,7 +253,7 @@ class BasePair(base.BasePair):
         """Restore initial weights, state, optimiser, loss scaling and random keys."""
         self._updates = 0
         self.restart_state()
-        if self.optimiser is not None:  # inference changes no weight
+        if self.optimiser is not None:  # otherwise no weight has changed
             self._load_masters()
             self._start_optimiser()
 
@@ -261,10 +263,9 @@ class BasePair(base.BasePair):
         self.trained = {name: master for name, master in self.masters.items() if name not in self.frozen}
 
     def _start_optimiser(self) -> None:
-        assert self.optimiser is not None
         exchange, scaling = self.framework.exchange, self.framework.scaling
         scaling.reset()
-        state = self.optimiser.initial(exchange.local(list(self.trained.values())))
+        state = self.optimiser.initial(exchange.local(list(self.trained.values()))) if self.optimiser else ()
         self._carried = exchange.shared(self.framework.put((state, scaling.values)))
 
     def gradients(self, index: int) -> Arrays:

@@ -52,11 +52,11 @@ class BasePair(base.BasePair):
         self._load()
         self._initial_state = [tensor.copy() for tensor in self.state]
         self._results = framework.results(self.masters.values())
-        self._clip = float(job.hyper.get("clip", "0"))
+        self._clip = float(job.hyper.get("clip", "0")) if job.key.updates else 0.0
         self.trained = {name: master for name, master in self.masters.items() if name not in self.frozen}
         if self.training:
             self._gradients = self._make_gradients() if self.dense_gradients else []
-            self.optimiser = self.make_optimiser()
+            self.optimiser = self.make_optimiser() if job.key.updates else None
         else:
             self.stored = self.inference_weights()
         self.observe()
@@ -97,6 +97,7 @@ class BasePair(base.BasePair):
     def update(self, batch: Batch) -> Tensor:
         """One update by the gradient of ``batch``; the loss, or [loss, norm] where ``keeps_norm``.
 
+        Without an optimiser it computes the gradient and updates nothing (scenario ``forward_backward``).
         With several ranks the gradient is that of the global batch, and the loss is the rank's share of it.
         """
         loss, carried = self._loss_of(batch)
@@ -108,7 +109,8 @@ class BasePair(base.BasePair):
             gradients, norm = clip_by_global_norm(gradients, self._clip)
         elif self.keeps_norm:
             norm = global_norm(gradients)
-        self.optimiser.update(gradients)
+        if self.optimiser is not None:
+            self.optimiser.update(gradients)
         if carried is not None:
             self.carry(carried)
         if not self.keeps_norm:
@@ -144,7 +146,7 @@ class BasePair(base.BasePair):
         self.framework.synchronize()  # see gradients
         for tensor, value in zip(self.state, self._initial_state, strict=True):
             tensor[:] = value
-        if self.optimiser is not None:  # inference changes no weight
+        if self.optimiser is not None:  # otherwise no weight has changed
             self._load()
             self.optimiser.reset()
 

@@ -102,12 +102,14 @@ class BasePair(base.BasePair):
         if self.training:
             module = LossModule(self.trained, self._whole("loss", self.loss))
             self._module = framework.exchange.averaged(module, framework.capture_stream)
-            self._clip = float(job.hyper.get("clip", "0"))
-            self.optimiser = self.make_optimiser()
-            if not self.framework.scaling.state:
-                needs_norm = self._clip or self.keeps_norm
-                framework.exchange.shard_update(self.optimiser, (self._clip or inf) if needs_norm else None)
-            changed = [*self.trained.values(), *self.optimiser.state, *self.state]
+            self._clip = float(job.hyper.get("clip", "0")) if job.key.updates else 0.0
+            self.optimiser = self.make_optimiser() if job.key.updates else None
+            changed = self.state
+            if self.optimiser is not None:
+                if not self.framework.scaling.state:
+                    limit = (self._clip or inf) if self._clip or self.keeps_norm else None
+                    framework.exchange.shard_update(self.optimiser, limit)
+                changed = [*self.trained.values(), *self.optimiser.state, *self.state]
             self._run = framework.make_fast(self.update, changed)
         else:
             with torch.no_grad():
@@ -154,6 +156,7 @@ class BasePair(base.BasePair):
     def update(self, batch: Batch) -> Tensor:
         """One update by the gradient of ``batch``; the loss, or [loss, norm] where ``keeps_norm``.
 
+        Without an optimiser it computes the gradient and updates nothing (scenario ``forward_backward``).
         With several ranks the gradient is that of the global batch, and the loss is the rank's share of it.
         """
         loss, carried = self._loss_of(batch)
@@ -227,7 +230,7 @@ class BasePair(base.BasePair):
         self.framework.exchange.expect_steps()
         for tensor, value in zip(self.state, self._initial_state, strict=True):
             tensor.copy_(value)
-        if self.optimiser is None:  # inference changes no weight
+        if self.optimiser is None:  # no weight has changed
             return
         for name, value in self.starting_weights():
             self.masters[name].copy_(self.framework.tensor(value))

@@ -60,8 +60,8 @@ class BasePair(base.BasePair):
             lambda batch: self.exchange(self._differentiate(batch)[1]), exchanges=True
         )
         if self.training:
-            self._clip = float(job.hyper.get("clip", "0"))
-            self.optimiser = self.make_optimiser()
+            self._clip = float(job.hyper.get("clip", "0")) if job.key.updates else 0.0
+            self.optimiser = self.make_optimiser() if job.key.updates else None
             self._apply = framework.part(self.apply)
             self._run = framework.make_fast(self.update, exchanges=True)
         else:
@@ -102,6 +102,7 @@ class BasePair(base.BasePair):
     def update(self, batch: Batch) -> Tensor:
         """One update by the gradient of ``batch``; the loss, or [loss, norm] where ``keeps_norm``.
 
+        Without an optimiser it computes the gradient and updates nothing (scenario ``forward_backward``).
         With several ranks the gradient is that of the global batch, and the loss is the rank's share of it.
         """
         loss, gradients, carried = self._differentiate(batch)
@@ -169,13 +170,13 @@ class BasePair(base.BasePair):
         """Restore initial weights, state, optimiser, loss scaling and dropout's seed, in place."""
         for variable, value in zip(self.state, self._initial_state, strict=True):
             variable.assign(value)
-        if self.optimiser is None:  # inference changes no weight
+        self._updates.assign(0)
+        if self.optimiser is None:  # no weight has changed
             return
         for name, array in self.starting_weights():
             self.masters[name].assign(self.stored_layout(array))
         self.optimiser.reset()
         self.framework.scaling.reset()
-        self._updates.assign(0)
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the loss of batch ``index`` by canonical name, without weight decay; 0 where frozen."""

@@ -68,6 +68,7 @@ class Classification:
     UNIT: ClassVar[str] = "image"
     METRIC: ClassVar[str] = "top1"
     PRECISIONS: ClassVar[Sequence[str]] = ("fp32", "tf32", "bf16", "fp16")
+    SCENARIOS: ClassVar[Sequence[str]] = ("offline", "single_stream", "forward_backward")
     RECIPE_BATCH: ClassVar[int | None] = None
 
     @property
@@ -153,11 +154,13 @@ class Classification:
     def window_bytes(self, key: Key) -> int:
         """Bytes that the 100 measured steps must move at least; every step moves its images and the state.
 
-        Training reads and writes parameters and velocities. Inference reads parameters and writes outputs.
+        Training reads and writes parameters and velocities, or without update reads the former and writes the
+        gradient. Inference reads parameters and writes outputs.
         """
         dims = self.dimensions(key.scale, key.variant)
         total = sum(parameter.size for parameter in self.parameters(dims))
         images = 3 * dims.image * dims.image * key.batch
         width = 2 if key.phase == "infer" and key.precision in ("bf16", "fp16") else 4
-        state = 4 * 4 * total if key.phase == "train" else width * total + 4 * dims.classes * key.batch
+        trained = 4 * 4 if key.updates else 2 * 4
+        state = trained * total if key.phase == "train" else width * total + 4 * dims.classes * key.batch
         return (images + state) * key.devices * MEASURED_STEPS

@@ -27,6 +27,7 @@ VARIANTS = {"reference": ("r50-fpn",), "mini": ("r50-fpn",)}
 BATCHES = {"reference": (8, 1, 2, 4, 16, 32), "mini": (4, 1, 2, 8)}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 LOADERS: Sequence[str] = ("native", "dali", "pillow")
+SCENARIOS: Sequence[str] = ("offline", "single_stream", "forward_backward")
 DATASETS = {"reference": "coco-2017", "mini": "coco-mini"}
 RECIPE_BATCH: int | None = None
 MEAN, SCALE = IMAGENET_MEAN, IMAGENET_SCALE
@@ -357,8 +358,8 @@ def window_flop(key: Key) -> int:
 def window_bytes(key: Key) -> int:
     """Bytes that the 100 measured steps must move at least; every step moves its images and the state.
 
-    Training reads and writes trained parameters and velocities and reads frozen parameters. Inference reads
-    the parameters.
+    Training reads and writes trained parameters and velocities, or without update reads the former and writes
+    the gradient, and reads frozen parameters. Inference reads the parameters.
     """
     dims = dimensions(key.scale, key.variant)
     frozen_names = set(frozen(dims))
@@ -366,7 +367,8 @@ def window_bytes(key: Key) -> int:
     height, width = dims.shapes[0]
     images = 3 * height * width * key.batch
     if key.phase == "train":
-        state = sum(4 * size if is_frozen else 16 * size for size, is_frozen in sizes)
+        trained = 16 if key.updates else 8
+        state = sum((4 if is_frozen else trained) * size for size, is_frozen in sizes)
     else:
         bytes_each = 2 if key.precision in ("bf16", "fp16") else 4
         state = bytes_each * sum(size for size, _ in sizes) + 24 * dims.detections * key.batch

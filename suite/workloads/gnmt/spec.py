@@ -28,6 +28,7 @@ BATCHES: Mapping[str, Sequence[int]] = {
 PRECISIONS: Sequence[str] = ("fp32", "tf32", "bf16", "fp16")
 DATASETS: Mapping[str, str] = {"reference": "wmt16", "mini": "wmt16-mini"}
 LOADERS: Sequence[str] = ("native",)
+SCENARIOS: Sequence[str] = ("offline", "single_stream", "forward_backward")
 RECIPE_BATCH: int | None = None
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -253,9 +254,10 @@ def window_bytes(key: Key) -> int:
     """Bytes of weights and optimiser state that the 100 measured steps must move at least.
 
     A training step reads the weights forward and backward (in the compute type) and reads and writes master
-    weights and both moments in fp32; an inference step reads the weights. Activations may stay in caches.
+    weights and both moments in fp32, or without update writes the gradient; an inference step reads the
+    weights. Activations may stay in caches.
     """
     count = sum(parameter.size for parameter in parameters(dimensions(key.scale, key.variant)))
     width = {"fp64": 8, "bf16": 2, "fp16": 2}.get(key.precision, 4)
-    each = 2 * width + 6 * 4 if key.phase == "train" else width
+    each = 2 * width + (6 * 4 if key.updates else 4) if key.phase == "train" else width
     return count * each * MEASURED_STEPS * key.devices

@@ -25,6 +25,7 @@ BATCHES: Mapping[str, Sequence[int]] = {"reference": (20, 1, 64, 128), "mini": (
 PRECISIONS: Sequence[str] = ("fp32", "tf32", "bf16", "fp16")
 DATASETS: Mapping[str, str] = {"reference": "ptb", "mini": "ptb-mini"}
 LOADERS: Sequence[str] = ("native",)
+SCENARIOS: Sequence[str] = ("offline", "single_stream", "forward_backward")
 RECIPE_BATCH: int | None = None
 
 EOS = "<eos>"  # stands for the end of every line
@@ -140,11 +141,11 @@ def window_bytes(key: Key) -> int:
     """Bytes of weights that the 100 measured steps must move at least.
 
     A training step reads the weights forward and backward (in the compute type) and reads and writes the
-    master weights in fp32; an inference step reads the weights. The embedding is not counted: a step needs
-    only a few of its rows.
+    master weights in fp32, or without update writes the gradient; an inference step reads the weights. The
+    embedding is not counted: a step needs only a few of its rows.
     """
     specified = parameters(dimensions(key.scale, key.variant))
     count = sum(parameter.size for parameter in specified if parameter.name != "embedding")
     width = {"fp64": 8, "bf16": 2, "fp16": 2}.get(key.precision, 4)
-    each = 2 * width + 2 * 4 if key.phase == "train" else width
+    each = 2 * width + (2 if key.updates else 1) * 4 if key.phase == "train" else width
     return count * each * MEASURED_STEPS * key.devices

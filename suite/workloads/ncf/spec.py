@@ -23,6 +23,7 @@ BATCHES = {"reference": (1_048_576, 65_536, 256), "mini": (256,)}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 DATASETS = {"reference": "ml-1m", "mini": "ml-1m-mini"}
 LOADERS: Sequence[str] = ("native",)
+SCENARIOS: Sequence[str] = ("offline", "single_stream", "forward_backward")
 RECIPE_BATCH: int | None = 256  # the paper's; with the default batch an epoch would have only four steps
 
 CANDIDATES = 99  # negatives that are ranked against the held-out positive of each user
@@ -126,9 +127,10 @@ def window_bytes(key: Key) -> int:
     """Bytes that the 100 measured steps must move at least; intermediate values may stay on the chip.
 
     A training step reads user, item and label (4 bytes each) of a sample and reads and writes parameters and
-    both moments. An inference step moves user, item and score of a sample and reads the parameters.
+    both moments, or without update reads parameters and writes the gradient. An inference step moves user,
+    item and score of a sample and reads the parameters.
     """
     total = sum(parameter.size for parameter in parameters(dimensions(key.scale, key.variant)))
     width = 2 if key.phase == "infer" and key.precision in ("bf16", "fp16") else 4
-    state = 6 * 4 * total if key.phase == "train" else width * total
+    state = (6 if key.updates else 2) * 4 * total if key.phase == "train" else width * total
     return (12 * key.batch + state) * key.devices * MEASURED_STEPS

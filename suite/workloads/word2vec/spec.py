@@ -34,6 +34,7 @@ BATCHES = {"reference": (4_000, 1_000, 2_000), "mini": (1_000,)}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 DATASETS = {"reference": "text8", "mini": "text8-mini"}
 LOADERS: Sequence[str] = ("native",)
+SCENARIOS: Sequence[str] = ("offline", "single_stream")  # its gradient exists only within the update
 RECIPE_BATCH: int | None = None
 
 LINE = 1_000  # words of a line; no window crosses its end (as in ``word2vec.c``)
