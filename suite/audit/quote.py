@@ -45,7 +45,7 @@ _LOAD = (
 _NAME = r"[A-Za-z0-9_.-]+"
 _QUOTED = r"[^\"'`\\]*"
 _PATTERNS = {
-    "phase": r"train|infer offline|infer single_stream|load|load_infer",
+    "phase": r"train|train forward_backward|infer offline|infer single_stream|load|load_infer",
     "batch": r"[0-9]+",
     "devices": r"[0-9]+",
     "device": _QUOTED,
@@ -119,7 +119,7 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
         "workload": key.workload,
         "variant": key.variant,
         "framework": key.framework,
-        "phase": f"infer {key.scenario}" if key.phase == "infer" else key.phase,
+        "phase": f"infer {key.scenario}" if key.phase == "infer" else key.work,
         **precision,
         "scale": key.scale,
         "batch": str(key.batch),

@@ -16,7 +16,7 @@ from suite.checker.context import (
     rule,
     strings,
 )
-from suite.contract import BENCHMARK, key_fields, run_id_parts
+from suite.contract import BENCHMARK, FORWARD_BACKWARD, key_fields, run_id_parts
 from suite.contract.traits import storage_formats
 from suite.log.canonical import encode, sha256_hex
 from suite.rules import digest_of
@@ -89,6 +89,13 @@ def _values_fit(c: HeaderContext) -> Iterator[Fault]:
     if c.key.scenario == "single_stream" and (c.key.phase != "infer" or c.key.batch != 1):
         found = f"{c.key.phase}, batch {c.key.batch}"
         yield Fault("header, data.key.scenario", "single_stream with phase infer and batch 1", found)
+    if c.key.scenario == FORWARD_BACKWARD and (
+        (c.key.phase, c.key.devices, c.mode) != ("train", 1, "throughput")
+        or c.key.precision == "fp16"
+        or FORWARD_BACKWARD not in c.spec.SCENARIOS
+    ):
+        wanted = "offline, or throughput of training on one device, not in fp16, of a workload that can do it"
+        yield Fault("header, data.key.scenario", wanted, FORWARD_BACKWARD)
     if c.mode == "quality" and (c.key.phase != "train" or c.key.data != "real"):
         yield Fault(
             "header, data.mode", "quality with phase train and real data", f"{c.key.phase}, {c.key.data}"

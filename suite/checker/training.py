@@ -80,8 +80,8 @@ def first_loss_plausible(c: Context) -> Iterator[Fault]:
 
 @rule("TRAIN-003", mode="throughput", kind=BENCHMARK)
 def loss_falls(c: Context) -> Iterator[Fault]:
-    """The loss per unit of work falls over the 110 steps."""
-    if c.key.phase != "train":
+    """The loss per unit of work falls over the 110 steps, where they update the weights."""
+    if not c.key.updates:
         return
     for repeat in c.repeats:
         columns = zip(repeat.steps, repeat.global_losses, repeat.global_units, strict=False)
@@ -99,7 +99,7 @@ def loss_falls(c: Context) -> Iterator[Fault]:
 
 @rule("TRAIN-004")
 def parameters_change(c: Context) -> Iterator[Fault]:
-    """Training changes the weights in warm-up and window; inference never does; other jobs have none."""
+    """Updates change the weights in warm-up and window; other steps never do; other jobs have none."""
     for end in c.reports:
         stated = end["parameters"]
         if c.kind != BENCHMARK:
@@ -111,10 +111,10 @@ def parameters_change(c: Context) -> Iterator[Fault]:
         if None in digests:
             yield Fault(end.location("parameters"), "digests at 0, 10 and 110 steps", "null")
             continue
-        wanted = len(names) if c.key.phase == "train" else 1
+        wanted = len(names) if c.key.updates else 1
         if len(set(digests)) != wanted:
             location = end.location("parameters")
-            yield Fault(location, f"{wanted} distinct digests in {c.key.phase}", f"{len(set(digests))}")
+            yield Fault(location, f"{wanted} distinct digests in {c.key.work}", f"{len(set(digests))}")
 
 
 @rule("TRAIN-005", kind=BENCHMARK)
@@ -142,9 +142,12 @@ def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
 
 @rule("TRAIN-007", mode="throughput")
 def gradients_alive(c: Context) -> Iterator[Fault]:
-    """Gradient norms, where a pair reports them, are above zero."""
+    """Gradient norms, where a pair reports them, are above zero; without updates each step reports one."""
     for repeat in c.repeats:
         norms = repeat.column("grad_norm")
+        if c.phase == "train" and not c.key.updates and None in norms:
+            yield Fault(repeat.steps[norms.index(None)].location("grad_norm"), "a norm above 0", None)
+            continue
         if None not in norms and min(map(float.fromhex, norms), default=1.0) > 0:
             continue
         for step, norm in zip(repeat.steps, norms, strict=True):
@@ -180,7 +183,7 @@ def loss_in_envelope(c: Context) -> Iterator[Fault]:
 
     The bands only apply to the hyperparameters of the specification (DIV-002).
     """
-    if c.key.phase != "train" or c.header["hyper"] != c.hyperparameters:
+    if not c.key.updates or c.header["hyper"] != c.hyperparameters:
         return
     bands = envelope(c.workload_rules.get("loss_curve", ()), c.key)
     if bands is None:
@@ -197,7 +200,7 @@ def loss_in_envelope(c: Context) -> Iterator[Fault]:
 @header_rule("TRAIN-012", kind=BENCHMARK)
 def envelope_settled(c: HeaderContext) -> Iterator[Fault]:
     """In closed the rules have bands for the loss of the trained variant."""
-    if c.division != "closed" or c.mode != "throughput" or c.key.phase != "train":
+    if c.division != "closed" or c.mode != "throughput" or not c.key.updates:
         return
     if envelope(c.workload_rules.get("loss_curve", ()), c.key) is None:
         found = f"none for {c.key.variant}, batch {c.key.batch}, {c.key.precision}, {c.key.data} data"
@@ -217,7 +220,7 @@ def repeats_differ(c: Context) -> Iterator[Fault]:
             name for name, values in columns.items() if values == second.column(name) and None not in values
         ]
         final = second.reports[0]["parameters"]["final"]
-        if final is not None and final == first.reports[0]["parameters"]["final"]:
+        if c.key.updates and final is not None and final == first.reports[0]["parameters"]["final"]:
             found.append("parameters.final")
         for name in found:
             location = f"repeat {second.index}, {name}"

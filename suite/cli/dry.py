@@ -50,7 +50,7 @@ def description(plan: Plan) -> str:
         size = f"{key.batch} images per shard, {key.scale} scale, cache {key.cache}"
         steps = f"{WARMUP_STEPS} + {MEASURED_STEPS} shards"
         return f"images of {key.workload} to {key.storage}: {size}; {repeats} of {steps}, {where}"
-    how = f"{key.phase} {key.scenario}" if key.phase == "infer" else key.phase
+    how = f"{key.phase} {key.scenario}" if key.phase == "infer" else key.work
     batch = f"batch {key.batch}" + (f" on each of {key.devices} devices" if key.devices > 1 else "")
     size = f"{key.variant}, {batch}, {key.precision}"
     size += f", {key.scale} scale, {key.data} data, cache {key.cache}"

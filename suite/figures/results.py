@@ -128,7 +128,7 @@ def obvious(name: str, settings: Mapping[str, Any]) -> bool:
     value = settings.get(name)
     return (
         (name, value) in (("nodes", 1), ("loader", "native"), ("runtime", "native"))
-        or (name == "scenario" and settings.get("phase") == "train")
+        or (name == "scenario" and settings.get("phase") == "train" and value in (None, "offline"))
         or (name == "strategy" and settings.get("devices") == 1)
     )
 

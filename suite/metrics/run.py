@@ -47,13 +47,14 @@ def title(record: Record) -> str:
             f"{conversion.cache} cache; {record.division} division"
         )
     key, storage = record.key, at(record.header.data, "settings.storage")
-    scenario, counts = f" {key.scenario}" if key.phase == "infer" else "", counts_of(record)
+    counts = counts_of(record)
+    work = key.work if key.phase == "train" else f"{key.phase} {key.scenario}"
     if devices(record):
         device = f"{key.devices} x {name}"
     else:
         device = name if key.devices == 1 else f"{key.devices} ranks, {name}"
     batch = f"batch {key.batch}" + (" per device" if key.devices > 1 else "")
-    what = f"{key.phase}{scenario}, {key.precision}"
+    what = f"{work}, {key.precision}"
     if not record.computes:
         loader = at(record.header.data, "loader")
         what = f"{key.phase} (the input pipeline alone, no model), loader {loader}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from suite import workloads
-from suite.contract import INDEPENDENT, LOAD_PHASES
+from suite.contract import FORWARD_BACKWARD, INDEPENDENT, LOAD_PHASES
 from suite.contract.traits import framework_names, storage_formats, traits_of
 
 AUTO, MAX = "auto", "max"
@@ -134,8 +134,9 @@ RUN_OPTIONS = (
         ("train", "infer", *LOAD_PHASES), default="train",
     ),
     Option(
-        "scenario", "of inference; `single_stream`: batch 1, the next step starts when the output is there",
-        ("offline", "single_stream"), default="offline",
+        "scenario", "`single_stream`, of inference: batch 1, the next step starts when the output is there; "
+        "`forward_backward`, of training on one device: loss and gradient, without an update",
+        ("offline", "single_stream", FORWARD_BACKWARD), default="offline",
     ),
     Option(
         "mode", "`quality`: train to the quality target and measure the time", ("throughput", "quality"),

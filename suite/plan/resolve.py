@@ -11,7 +11,7 @@ from typing import Any
 from suite import rules as rulebook
 from suite.common.support import loaders, unsupported
 from suite.containers.engines import choice as engines
-from suite.contract import CONVERSION, INDEPENDENT, LOAD, Key, Specification
+from suite.contract import CONVERSION, FORWARD_BACKWARD, INDEPENDENT, LOAD, Key, Specification
 from suite.contract.traits import traits_of
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
@@ -214,6 +214,13 @@ def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
     single = settings.phase == "infer" and settings.scenario == "single_stream"
     if settings.scenario == "single_stream" and settings.phase != "infer":
         raise BadConfiguration(f"scenario: single_stream goes with phase=infer, found {settings.phase}")
+    if settings.scenario == FORWARD_BACKWARD:
+        found = {"phase": settings.phase, "devices": settings.devices, "mode": settings.mode}
+        for name, wanted in (("phase", "train"), ("devices", 1), ("mode", "throughput")):
+            if found[name] != wanted:
+                raise BadConfiguration(
+                    f"scenario: {FORWARD_BACKWARD} goes with {name}={wanted}, found {found[name]}"
+                )
     if single and settings.batch not in (None, 1):
         raise BadConfiguration(f"batch: single_stream has batch 1, found {settings.batch}")
     variant = settings.variant or spec.VARIANTS[scale][0]

@@ -288,9 +288,9 @@ def _workload(row: ResultRow) -> str:
 
 
 def _phase(row: ResultRow) -> str:
-    """The phase, of inference with a scenario other than offline."""
+    """The phase, with a scenario other than offline."""
     scenario = row.key.get("scenario")
-    other = row.key.get("phase") == "infer" and scenario != "offline"
+    other = scenario not in (None, "offline")
     return f"{_text(row.key.get('phase'))}{f', {_text(scenario)}' if other else ''}"
 
 

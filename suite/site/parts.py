@@ -239,7 +239,7 @@ def batch_of(result: Result) -> Any:
 
 
 def phase_of(result: Result) -> str:
-    """Train, infer with its scenario, or conversion; with the mode of a quality run.
+    """Train or infer with a scenario other than offline, or conversion; with the mode of a quality run.
 
     On several devices without an exchange each trains a model of its own: ``train independent``.
     """
@@ -248,8 +248,8 @@ def phase_of(result: Result) -> str:
     phase, scenario = key_of(result, "phase"), key_of(result, "scenario")
     if phase is None:
         return ""
-    if phase == "infer" and scenario != "offline":
-        return f"infer {scenario}".replace("_", " ")
+    if scenario not in (None, "offline"):
+        return f"{phase} {scenario}".replace("_", " ")
     if phase == "train" and key_of(result, "strategy") == INDEPENDENT and key_of(result, "devices") != 1:
         return "train independent"
     return f"{phase} to quality" if result.row.group[2] == "quality" else str(phase)
