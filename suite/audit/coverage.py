@@ -15,7 +15,7 @@ from typing import Any
 from suite.checker.context import RULE_FUNCTIONS, HeaderContext
 from suite.checker.verdict import prepare
 from suite.common.support import unsupported
-from suite.contract import BENCHMARK, FORWARD_BACKWARD, Key
+from suite.contract import BENCHMARK, Key
 from suite.contract.traits import framework_names
 from suite.log.safe import folded
 from suite.report.cells import aligned
@@ -29,12 +29,6 @@ _LONGEST = 1000  # characters of a reason
 _ORDER = (DONE, MISSING, IMPOSSIBLE)
 _GPU = "cuda:0"  # closed is at reference scale, in a container, on an accelerator
 _PLATFORM = "linux/amd64"
-_WORK = (  # phases and scenarios
-    ("train", "offline"),
-    ("train", FORWARD_BACKWARD),
-    ("infer", "offline"),
-    ("infer", "single_stream"),
-)
 # Rules on the header that report a value that closed needs and the rules do not define yet.
 _VALUE_RULES = ("TRAIN-006", "TRAIN-012", "FING-008", "DATA-002")
 
@@ -78,8 +72,8 @@ def cells(
         for framework in framework_names():
             image_reasons = tuple(_image_reasons(rules, workload, framework, code_digest))
             precisions = rules.workload(workload)["precisions"]
-            for phase, scenario in _WORK:
-                named = phase if (phase, scenario) == ("train", "offline") else f"{phase} {scenario}"
+            for phase, scenario in (("train", "offline"), ("infer", "offline"), ("infer", "single_stream")):
+                named = "train" if phase == "train" else f"infer {scenario}"
                 for precision in precisions:
                     cell = (workload, framework, named, precision)
                     runs = tuple(finished.get(cell, ()))

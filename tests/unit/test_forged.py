@@ -37,6 +37,7 @@ HONEST = {
     "ncf synthetic": Good(key=replace(MINI, data="synthetic")),
     "ncf cold": Good(key=replace(MINI, cache="cold")),
     "ncf single stream": Good(key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),
+    "ncf forward and backward": Good(key=replace(MINI, scenario="forward_backward")),
     "ncf quality": Good(mode="quality"),
     "lower is better": LOWER,
     "from a trained backbone": DETECTOR,
