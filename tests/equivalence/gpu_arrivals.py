@@ -1,7 +1,7 @@
 """The clock of a GPU as the clock of arrivals at the exchange, in PyTorch on a GPU, in one process.
 
 ``python -m tests.equivalence.gpu_arrivals`` prints resolution, error and cost, and returns the number of
-problems. Not yet run.
+problems.
 """
 
 from __future__ import annotations
