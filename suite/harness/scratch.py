@@ -13,6 +13,9 @@ import threading
 from pathlib import Path
 
 _CACHE = "cache"  # the folder that suite.containers.engines.workers gives to compilers
+# Traces of PyTorch (suite/frameworks/pytorch/kept.py) are for the repeats of one run, whose code and options
+# are equal: their facts do not tell apart everything that a change of the code could alter.
+_OF_THE_RUN = "traced"
 
 
 class Scratch:
@@ -74,14 +77,15 @@ def clean_debug_files(folder: Path) -> None:
 
 
 def _copy_missing(source: Path, target: Path) -> None:
-    """Copy the files below ``source`` that ``target`` lacks.
+    """Copy the files below ``source`` that ``target`` lacks, but for those that are of one run only.
 
     Symbolic links, which may lead outside, are left out. Other runs may do the same at this time: a file
     appears in ``target`` whole. Triton lists the files of a kernel by absolute paths (``__grp__*``), and
     compiles the kernel again if they are missing: the copies list paths below ``target``.
     """
     old, new = (json.dumps(f"{folder}/")[:-1].encode() for folder in (source, target))
-    for folder, _, names in os.walk(source):
+    for folder, folders, names in os.walk(source):
+        folders[:] = [name for name in folders if name != _OF_THE_RUN]
         into = target / Path(folder).relative_to(source)
         into.mkdir(parents=True, exist_ok=True)
         for path in (Path(folder) / name for name in names):
