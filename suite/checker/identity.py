@@ -94,8 +94,12 @@ def _values_fit(c: HeaderContext) -> Iterator[Fault]:
         or c.key.precision == "fp16"
         or FORWARD_BACKWARD not in c.spec.SCENARIOS
     ):
-        wanted = "offline, or throughput of training on one device, not in fp16, of a workload that can do it"
-        yield Fault("header, data.key.scenario", wanted, FORWARD_BACKWARD)
+        wanted = (
+            f"{FORWARD_BACKWARD} with phase train, mode throughput, one device, a precision other than fp16 "
+            "and a workload that has this scenario"
+        )
+        found = f"{c.key.workload}, {c.key.phase}, {c.mode}, {c.key.devices} devices, {c.key.precision}"
+        yield Fault("header, data.key.scenario", wanted, found)
     if c.mode == "quality" and (c.key.phase != "train" or c.key.data != "real"):
         yield Fault(
             "header, data.mode", "quality with phase train and real data", f"{c.key.phase}, {c.key.data}"

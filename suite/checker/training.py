@@ -143,15 +143,13 @@ def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
 @rule("TRAIN-007", mode="throughput")
 def gradients_alive(c: Context) -> Iterator[Fault]:
     """Gradient norms, where a pair reports them, are above zero; without updates each step reports one."""
+    required = c.phase == "train" and not c.key.updates
     for repeat in c.repeats:
         norms = repeat.column("grad_norm")
-        if c.phase == "train" and not c.key.updates and None in norms:
-            yield Fault(repeat.steps[norms.index(None)].location("grad_norm"), "a norm above 0", None)
-            continue
         if None not in norms and min(map(float.fromhex, norms), default=1.0) > 0:
             continue
         for step, norm in zip(repeat.steps, norms, strict=True):
-            if norm is not None and float.fromhex(norm) <= 0:
+            if (norm is None and required) or (norm is not None and float.fromhex(norm) <= 0):
                 yield Fault(step.location("grad_norm"), "above 0", norm)
                 break
 
