@@ -128,7 +128,8 @@ def sampled(done: Sequence[Repeat], name: str, scale: float, unit: str, *, of: s
             ),
             None,
         )
-        return missing(str(reason or "the log has no 1 Hz sample in a soak, a window or the telemetry tail"))
+        absent = f"no 1 Hz sample in a soak, a window or the telemetry tail states {name}"
+        return missing(str(reason or absent))
     where = f"{len(found['window'])} in {count(len(done), 'window')}"
     where += f", {len(found['soak'])} in the soaks" if found["soak"] else ""
     where += f", {len(found['tail'])} in the tail" if found["tail"] else ""

@@ -98,6 +98,8 @@ def metrics_of(record: Record) -> dict[str, Metric]:
     )
     metrics |= counters.cpu(done, reports)
     metrics |= counters.gpu(done)
+    if metrics["gpu_utilisation_percent"].value is not None and record.key.data == "real":
+        metrics["jpeg_engine_percent"] = counters.sampled(done, "jpeg_utilisation_percent", 1.0, "%")
     metrics["input_wait_percent"] = ratio(
         reports, "input_wait_ns", 100.0, "%", f"of the time in {count(len(done), 'window')}"
     )

@@ -355,8 +355,8 @@ def _figures(mode: str) -> Iterator[_Figure]:
         ("GPU busy", "gpu_utilisation_percent"), ("device memory", "peak_device_memory_bytes"),
         ("host memory", "peak_host_memory_bytes"), ("GPU power", "gpu_power_w"),
         ("drift", "drift_percent"), ("memory growth", "anonymous_growth_bytes"),
-        ("CPU", "cpu_worker_cores"), ("input wait", "input_wait_percent"), ("last loss", "loss_last"),
-        ("set-up", "setup_s"),
+        ("CPU", "cpu_worker_cores"), ("input wait", "input_wait_percent"),
+        ("JPEG engine", "jpeg_engine_percent"), ("last loss", "loss_last"), ("set-up", "setup_s"),
     )  # fmt: skip
     yield from (_of_metric(*name) for name in names)
 

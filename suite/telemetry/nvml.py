@@ -152,6 +152,8 @@ class Devices:
             "temperature_c": lambda: call(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
             "utilisation_percent": lambda: rates().gpu,
             "memory_utilisation_percent": lambda: rates().memory,
+            # Images decoded by the multiprocessors leave it at 0 (docs/data.md).
+            "jpeg_utilisation_percent": lambda: call(nvml.nvmlDeviceGetJpgUtilization, handle)[0],
             "event_reasons": lambda: call(nvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
             "foreign_processes": lambda: self._foreign(handle, in_run),
         }

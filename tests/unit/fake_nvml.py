@@ -69,6 +69,7 @@ class FakeNvml:
             "nvmlDeviceGetMaxPcieLinkWidth": 16,
             "nvmlDeviceGetCurrPcieLinkWidth": 16,
             "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97, memory=41),
+            "nvmlDeviceGetJpgUtilization": [63, 167_000],
             "nvmlDeviceGetTemperature": 55,
             "nvmlDeviceGetClockInfo": 1755,
             "nvmlDeviceGetCurrentClocksEventReasons": 4,

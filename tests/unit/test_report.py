@@ -120,6 +120,19 @@ def test_averages_name_windows_and_sample_counts() -> None:
     assert found["gpu_power_w"].note.endswith("over 5 windows")
 
 
+def test_use_of_the_jpeg_engine_is_stated_where_images_are_read() -> None:
+    real = throughput_record(gpus=2, key={"data": "real"})
+    assert metrics_of(real)["jpeg_engine_percent"].value == 70
+    assert "jpeg_engine_percent" not in metrics_of(throughput_record(gpus=2, key={"data": "synthetic"}))
+    assert "jpeg_engine_percent" not in metrics_of(throughput_record(key={"data": "real"}))
+    for event in (event for event in real.events if event.kind == "telemetry"):
+        for device in event.data["devices"]:
+            del device["jpeg_utilisation_percent"]  # as in a log that an earlier version wrote
+    reason = metrics_of(real)["jpeg_engine_percent"].reason
+    assert reason is not None
+    assert reason.endswith("states jpeg_utilisation_percent")
+
+
 def test_missing_accelerator_is_reported_once_and_never_zero() -> None:
     record = throughput_record()
     assert metrics_of(record)["gpu_power_w"].value is None

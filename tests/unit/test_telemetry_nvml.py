@@ -83,6 +83,7 @@ def test_reading_takes_every_field_once() -> None:
             "temperature_c": 55,
             "utilisation_percent": 97,
             "memory_utilisation_percent": 41,
+            "jpeg_utilisation_percent": 63,
             "event_reasons": 4,
             "foreign_processes": 2,
         }

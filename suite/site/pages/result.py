@@ -24,6 +24,7 @@ _TILES = (
     ("step_p50_ms", "median step time"),
     ("step_p99_ms", "99th percentile of step time"),
     ("cv_percent", "CV of the repeats"),
+    ("jpeg_engine_percent", "JPEG engine of a GPU in use"),
     ("gpu_power_w", "power of a GPU"),
 )
 _METRICS = (
@@ -46,6 +47,7 @@ _METRICS = (
     ("cpu_host_cores", "processor cores used in all"),
     ("cpu_throttled_percent", "processors throttled"),
     ("gpu_utilisation_percent", "GPU utilisation"),
+    ("jpeg_engine_percent", "JPEG engine of a GPU in use"),
     ("gpu_power_w", "power of a GPU"),
     ("gpu_sm_clock_mhz", "SM clock"),
     ("gpu_temperature_c", "GPU temperature"),
