@@ -38,6 +38,9 @@ HONEST = {
     "ncf cold": Good(key=replace(MINI, cache="cold")),
     "ncf single stream": Good(key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),
     "ncf forward and backward": Good(key=replace(MINI, scenario="forward_backward")),
+    "ncf forward and backward, synthetic": Good(
+        key=replace(MINI, scenario="forward_backward", data="synthetic")
+    ),
     "ncf quality": Good(mode="quality"),
     "lower is better": LOWER,
     "from a trained backbone": DETECTOR,
