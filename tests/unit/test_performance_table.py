@@ -20,26 +20,33 @@ COLUMNS = 11
 Cell = tuple[str, str, str, int]
 
 
+def section(title: str) -> list[list[str]]:
+    """The cells of each line of a section of the page."""
+    _, _, text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").partition(f"\n## {title}\n")
+    lines = text.partition("\n## ")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
 def rows() -> dict[Cell, list[str]]:
-    """The cells of each row of the table."""
-    _, _, text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").partition("## Published")
+    """The cells of each row of the table of published results."""
     found = {}
-    for line in text.partition("\n## ")[0].splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
+    for cells in section("Published results"):
         if len(cells) == COLUMNS and cells[2] in FRAMEWORKS:
             workload, phase = cells[0].split("`")[1], cells[1].partition(",")[0]
             found[workload, phase, FRAMEWORKS[cells[2]], int(cells[3].replace(",", ""))] = cells
     return found
 
 
-def newest() -> dict[Cell, tuple[str, dict[str, Any]]]:
-    """Run id and metrics of the newest result of each cell on one H200."""
+def newest(scenario: str = "offline") -> dict[Cell, tuple[str, dict[str, Any]]]:
+    """Run id and metrics of the newest result of each cell of ``scenario`` on one H200."""
     found: dict[Cell, tuple[str, dict[str, Any]]] = {}
     for folder in sorted(
         (one for name in SYSTEMS for one in (RESULTS / name).glob("*/*")), key=lambda one: one.name
     ):
         record = read_result(folder)
         key = record.header["key"]
+        if key["scenario"] != scenario:
+            continue
         found[key["workload"], key["phase"], key["framework"], key["batch"]] = (
             folder.name,
             {**metrics_of(record), "share": physical_limit(record)},
@@ -68,3 +75,35 @@ def test_table_has_the_newest_result_of_each_cell() -> None:
         assert day == run_id[6:8], cell
         percent = metrics["throughput_low_per_s"].note.partition("±")[2].partition("%")[0]
         assert number(rate.partition("±")[2]) == pytest.approx(float(percent), rel=0.05, abs=0.006), cell
+
+
+def test_latencies_at_batch_1_are_those_of_the_results() -> None:
+    table = {
+        cells[0].split("`")[1]: cells[1:]
+        for cells in section("Latency at batch 1")
+        if len(cells) > 1 and "`" in cells[0]
+    }
+    results = newest("single_stream")
+    assert {workload for workload, *_ in results} == set(table)
+    for (workload, *_), (_, metrics) in results.items():
+        found = [number(cell) for cell in table[workload]]
+        names = ("step_p50_ms", "step_p90_ms", "step_p99_ms", "throughput_per_s", "share")
+        assert found == pytest.approx([metrics[name].value for name in names], rel=0.005), workload
+
+
+def test_rates_without_update_are_those_of_the_results() -> None:
+    table = {
+        cells[0].split("`")[1]: cells
+        for cells in section("Gradient without update")
+        if len(cells) > 1 and "`" in cells[0]
+    }
+    without = newest("forward_backward")
+    assert {workload for workload, *_ in without} == set(table)
+    for (workload, phase, framework, batch), (_, metrics) in without.items():
+        rate, train = metrics["throughput_per_s"].value, newest()[workload, phase, framework, batch][1]
+        assert number(table[workload][2]) == pytest.approx(rate, rel=6e-4)
+        assert number(table[workload][3]) == pytest.approx(train["throughput_per_s"].value, rel=6e-4)
+        update = 100 * (1 - train["throughput_per_s"].value / rate)
+        assert number(table[workload][4]) == pytest.approx(update, abs=0.06)
+        if (infer := newest().get((workload, "infer", framework, batch))) and workload != "gnmt":
+            assert number(table[workload][1]) == pytest.approx(infer[1]["throughput_per_s"].value, rel=6e-4)
