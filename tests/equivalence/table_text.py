@@ -80,7 +80,7 @@ published sizes on an H100 or H200 ([how](performance-gpu.md#pytorchs-kernels-on
 | `gnmt`, attention | scores | bf16 | 0.0025 |
 | `gnmt`, attention | gradients | bf16 | 0.38 |
 | `ncf`, forward and backward | each gradient | bf16, fp16 | at most 1.13 |
-| batch normalisation, 16 shapes | outputs, gradients | bf16, fp16 | at most 1; one gradient (3.1e-5) **1.8** |
+| batch normalisation | outputs, gradients | bf16, fp16 | at most 1; one of 3.1e-5: 1.8 (above the bound) |
 | max pools | maxima | bf16 | 1: equal bit for bit |
 | convolution with ReLU and sum, inference | outputs | bf16 | not measured; 2e-3 to 4e-3 from float32 |
 
