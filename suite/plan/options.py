@@ -169,8 +169,8 @@ RUN_OPTIONS = (
     ),
     Option("nodes", "machines that the devices are on, equally many on each", metavar="<number>", default=1),
     Option(
-        "strategy", "how the ranks of a training exchange gradients; `independent`: not at all, never a "
-        "submission",
+        "strategy", "how the ranks of a training exchange gradients; `independent`: not at all, published "
+        "within a scaling set only",
         ("allreduce", "parameter_server", INDEPENDENT), default=AUTO,
         usual="the framework's; `independent` on one device and in inference",
     ),
