@@ -48,7 +48,6 @@ Floats = NDArray[np.float64]
 COVERAGE = 0.9  # of an interval, with enough cells
 FOLDS = 20  # at most: with fewer cells each is held out alone
 PLAIN, CORE, LOCAL = "plain", "core", "local"
-_FORMS = (PLAIN, CORE, LOCAL)
 _STARTS = 6  # of the fit to all cells: a maximum has local minima
 _NEAR = (0.7, 0.4, 0.7)  # widths, as factors of 2, in which residuals are alike: processors, batch, devices
 _LOSS_SCALE = 0.05  # residuals beyond 5 % count linearly: one disturbed cell does not move the others

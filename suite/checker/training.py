@@ -109,7 +109,7 @@ def parameters_change(c: Context) -> Iterator[Fault]:
         names = ("initial", "final") if c.mode == "quality" else ("initial", "step_10", "final")
         digests = [stated[name] for name in names]
         if None in digests:
-            yield Fault(end.location("parameters"), "digests at 0, 10 and 110 steps", "null")
+            yield Fault(end.location("parameters"), f"digests: {', '.join(names)}", "null")
             continue
         wanted = len(names) if c.key.updates else 1
         if len(set(digests)) != wanted:

@@ -149,6 +149,8 @@ def run_throughput(session: Session, repeat: int, start_next: Callable[[], None]
         steps, _ = worker.expect_all("steps", SETUP_S)
         ends, _ = worker.expect_all("repeat_end", SETUP_S)
         samples = [sampler.stop(), *(node.samples() for node in session.others)]
+        if sampler.failure is not None:
+            session.progress.write(f"warning: samples of telemetry are missing: {sampler.failure}")
         sweeps = _sweeps(session, repeat, worker)
         worker.expect_all("done", SETUP_S)
     receipt = (opened, closed)

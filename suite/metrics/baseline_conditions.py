@@ -38,7 +38,9 @@ def _of_cpu(before: Mapping[str, Any], after: Mapping[str, Any], elapsed: int) -
         found.append(f"a control group limits the processor to {after['limit']} of {cores} cores")
     throttled = _difference(before, after, "throttled_ns")
     if throttled is not None and throttled > THROTTLED_SHARE * elapsed:
-        found.append(f"a control group stopped the processes for {throttled / 1e9:.1f} s")
+        found.append(
+            f"a control group stopped the processes for {throttled / 1e9:.1f} s, summed over processors"
+        )
     others = (after["busy_ns"] - before["busy_ns"] - (after["suite_ns"] - before["suite_ns"])) / elapsed
     if others >= BUSY_CORES and elapsed >= SHORTEST_NS:
         found.append(f"other processes used {others:.1f} of {threads} cores")

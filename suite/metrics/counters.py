@@ -7,7 +7,7 @@ from typing import Any
 
 from suite.log.model import Data, Event, Repeat
 from suite.log.units import count
-from suite.metrics.energy import device_power
+from suite.metrics.energy import NO_DEVICE, device_power
 from suite.metrics.machine import at
 from suite.metrics.metric import Metric, end_of, missing, ratio, reason_of
 
@@ -28,7 +28,7 @@ def cpu(done: Sequence[Repeat], reports: Sequence[Data]) -> dict[str, Metric]:
     metrics = {"cpu_worker_cores": ratio(reports, "cpu_time_ns", ranks, "cores", f"mean, {source}")}
     for name, path, scale, unit, what in (
         ("cpu_host_cores", "host.cpu_usage_ns", 1.0, "cores", "processes of the control group; mean"),
-        ("cpu_throttled_percent", "host.cpu_throttled_ns", 100.0, "%", "of the time"),
+        ("cpu_throttled_percent", "host.cpu_throttled_ns", 100.0, "%", "of the time, summed over processors"),
     ):
         found = deltas(done, path)
         metrics[name] = (
@@ -53,7 +53,7 @@ def gpu(done: Sequence[Repeat]) -> dict[str, Metric]:
     if devices is None:
         return dict.fromkeys(_GPU, missing(reason_of(opened.data, "devices")))
     if not devices:
-        return dict.fromkeys(_GPU, missing("no accelerator in this run"))
+        return dict.fromkeys(_GPU, missing(NO_DEVICE))
     power = device_power(done)
     throttle_times = [_device_deltas(done, f"throttle_ns.{name}") for name in _THROTTLES]
     known = [one for one in throttle_times if not isinstance(one, Metric)]
@@ -97,8 +97,11 @@ def _increases(
     for repeat, (opened, closed) in ((one, pair) for one in done for pair in one.counter_pairs()):
         if opened is None or closed is None:
             return missing(f"repeat {repeat.index} has no counters at window start and end")
+        if len(read(opened.data)) != len(read(closed.data)):
+            event = opened if opened.data["devices"] is None else closed
+            return missing(reason_of(event.data, "devices"))
         span = closed.data["offset_ns"] - opened.data["offset_ns"]
-        for (before, path), (after, _) in zip(read(opened.data), read(closed.data), strict=False):
+        for (before, path), (after, _) in zip(read(opened.data), read(closed.data), strict=True):
             if before is None or after is None:
                 return missing(reason_of(opened.data if before is None else closed.data, path))
             if span <= 0:

@@ -91,7 +91,7 @@ def _telemetry(name: str, done: Sequence[Repeat], every: int) -> dict[str, Any]:
     return {
         "label": label,
         "unit": unit,
-        "reason": "" if known else _reason(done, path, bool(series)),
+        "reason": "" if known else _reason(done, path, kind is _OF_DEVICE, bool(series)),
         "series": [{"name": one, "repeats": repeats} for one, repeats in series.items()] if known else [],
     }
 
@@ -126,8 +126,9 @@ def _increases(points: Sequence[tuple[int, float | None]]) -> Iterator[tuple[int
             yield after, None if first is None or last is None else (last - first) * 1e9 / (after - before)
 
 
-def _reason(done: Sequence[Repeat], path: str, sampled: bool) -> str:
+def _reason(done: Sequence[Repeat], path: str, of_device: bool, sampled: bool) -> str:
+    """Why no sample has a value: its reason, in the events at the ends of repeats, is that of all samples."""
     if not sampled:
-        return "the run has no samples of it"
-    end = next(iter(done)).end
-    return reason_of(end.data, f"telemetry.{path}") if end is not None else "no repeat was completed"
+        reasons = end_of(done[0]).get("reasons", {})
+        return str(reasons.get("telemetry.devices", "the run has no samples of it"))
+    return reason_of(end_of(done[0]), f"telemetry.{'devices.0.' * of_device}{path}")

@@ -15,7 +15,7 @@ from functools import reduce
 from suite.log.model import Event, Record, Repeat
 from suite.log.units import count
 from suite.metrics.machine import at
-from suite.metrics.metric import Metric, end_of, missing, reason_of
+from suite.metrics.metric import Metric, missing, reason_of_reading
 
 SHORTEST_NS = 2_000_000_000  # of a window, a soak or a tail
 DEVICES, NODE = "devices", "node"
@@ -123,7 +123,7 @@ def _of_soak(repeat: Repeat, scope: str) -> _Part:
         raise _Unknown(NO_DEVICE)
     for opened, _ in repeat.counter_pairs():
         if scope == NODE and opened is not None and at(opened.data, "host.energy_uj") is None:
-            raise _Unknown(_why(repeat, opened, "host.energy_uj"))
+            raise _Unknown(reason_of_reading(repeat, opened, "host.energy_uj"))
     nodes = len(repeat.counter_pairs())
     joules, longest = 0.0, 0
     for node in range(nodes):
@@ -182,7 +182,7 @@ def _joules(repeat: Repeat, first: Event, last: Event, scope: str) -> float:
 
 def _of_devices(repeat: Repeat, first: Event, last: Event) -> float:
     if first["devices"] is None:
-        raise _Unknown(_why(repeat, first, "devices"))
+        raise _Unknown(reason_of_reading(repeat, first, "devices"))
     if not first["devices"]:
         raise _Unknown(NO_DEVICE)
     pairs = range(len(first["devices"]))
@@ -201,12 +201,5 @@ def _difference(repeat: Repeat, first: Event, last: Event, path: str, scale: flo
             inner = dict(enumerate(inner or ())).get(int(rest[0]))
         values.append(at(inner, rest[-1]))
         if values[-1] is None:
-            raise _Unknown(_why(repeat, event, path))
+            raise _Unknown(reason_of_reading(repeat, event, path))
     return float(values[1] - values[0]) / scale
-
-
-def _why(repeat: Repeat, event: Event, path: str) -> str:
-    """The reason of a null, which is that of all samples of the repeat in its repeat_end."""
-    if event["source"] == "sample":
-        return reason_of(end_of(repeat), f"telemetry.{path}").replace("telemetry.", "", 1)
-    return reason_of(event.data, path)

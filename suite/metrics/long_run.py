@@ -13,7 +13,7 @@ from suite.log import statistics
 from suite.log.model import Record, Repeat
 from suite.log.units import count, quantity, significant
 from suite.metrics.machine import at
-from suite.metrics.metric import Metric, missing, reason_of
+from suite.metrics.metric import Metric, missing, reason_of_reading
 
 LEAST_STEPS = 1000  # of a window: in fewer, the noise of single steps hides a slope
 LEAST_READINGS = 3  # of memory in the part of a window that a slope is fitted to
@@ -116,7 +116,7 @@ def _growth_of_node(repeat: Repeat, node: int, of: str, field: str) -> float | s
     for event in settled:
         value = at(event.data, f"{of}.{field}")
         if value is None:
-            return reason_of(event.data, f"{of}.{field}")
+            return reason_of_reading(repeat, event, f"{of}.{field}")
         first = value if first is None else first
         points.append((float(event["offset_ns"] - start), float(value - first)))
     if len({moment for moment, _ in points}) < LEAST_READINGS:

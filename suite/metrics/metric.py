@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.log.model import Data, Repeat
+from suite.log.model import Data, Event, Repeat
 from suite.metrics.machine import at
 
 
@@ -37,6 +37,13 @@ def reason_of(data: Data, path: str) -> str:
 def end_of(repeat: Repeat) -> Data:
     """The data of the event at the end of the repeat; empty if it was not completed."""
     return repeat.end.data if repeat.end is not None else {}
+
+
+def reason_of_reading(repeat: Repeat, event: Event, path: str) -> str:
+    """Why a field of a telemetry event is null: of a sample, the reason is in the repeat_end."""
+    if event["source"] == "sample":
+        return reason_of(end_of(repeat), f"telemetry.{path}").replace("telemetry.", "", 1)
+    return reason_of(event.data, path)
 
 
 def largest(groups: Sequence[Sequence[Data]], path: str, note: str) -> Metric:

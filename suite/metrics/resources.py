@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from suite.log.model import Record, Repeat
 from suite.log.units import count
 from suite.metrics.counters import deltas, rate, sampled
+from suite.metrics.energy import NO_DEVICE
 from suite.metrics.machine import at, devices, facts
 from suite.metrics.metric import Metric, missing
 from suite.metrics.run import metrics_of
 
-_NO_ACCELERATOR = "no accelerator in this run"
 _SAMPLED = (
     ("gpu_memory_controller_percent", "memory_utilisation_percent", 1.0, "%"),
     ("gpu_memory_used_bytes", "memory_used_bytes", 1.0, "bytes"),
@@ -32,7 +32,7 @@ def resources_of(record: Record) -> dict[str, Metric]:
     metrics = metrics_of(record)
     found["gpu_utilisation_percent"] = metrics["gpu_utilisation_percent"]
     for name, field, scale, unit in _SAMPLED:
-        found[name] = sampled(done, field, scale, unit) if of_gpu else missing(_NO_ACCELERATOR)
+        found[name] = sampled(done, field, scale, unit) if of_gpu else missing(NO_DEVICE)
     found["cpu_percent"] = _share_of_threads(record, metrics["cpu_worker_cores"])
     found["host_memory_bytes"] = _memory(done)
     read = deltas(done, "processes.read_bytes")
@@ -58,10 +58,11 @@ def _memory(done: Sequence[Repeat]) -> Metric:
 
 
 def _share_of_threads(record: Record, cores: Metric) -> Metric:
-    """Cores in use as a share of the machine's hardware threads."""
+    """Cores in use as a share of the hardware threads of all nodes, which are equal machines."""
     threads = at(facts(record, "outside"), "cpu.threads")
     if cores.value is None:
         return cores
     if type(threads) is not int or threads <= 0:
         return missing("the log does not state the number of hardware threads")
+    threads *= 1 if record.conversion is not None else record.key.nodes
     return Metric(100 * cores.value / threads, "%", note=f"of {threads} hardware threads, {cores.note}")

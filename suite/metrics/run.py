@@ -215,8 +215,9 @@ def _quality(done: Sequence[Repeat]) -> dict[str, Metric]:
     metric, target = str(finals[0]["metric"]), finals[0]["target"]
     value = sum(float.fromhex(final["value"]) for final in finals) / len(finals)
     many = f", mean of {len(finals)} runs" if len(finals) > 1 else ""
+    epochs = ", ".join(map(str, sorted({final["epoch"] for final in finals})))
     metrics = {
-        "quality": Metric(value, metric, note=f"at the last evaluation, epoch {finals[-1]['epoch']}{many}"),
+        "quality": Metric(value, metric, note=f"at the last evaluation, epoch {epochs}{many}"),
         "quality_target": Metric(float(target), metric, note="of the rules"),
     }
     reached = [first_reached(repeat) for repeat in done]
@@ -237,7 +238,7 @@ def first_reached(repeat: Repeat) -> int | None:
 
 
 def drift_percent(record: Record) -> Metric:
-    """How much slower the last 30 steps of a window are than the first 30, per unit: median of repeats."""
+    """How much slower the last 30 steps of a window are than the first 30, per unit: the ranks' median."""
     if not record.pooled_ns:
         return missing(f"timestamps of kind {record.timestamp_kind} do not time steps")
     drifts = []
@@ -254,4 +255,6 @@ def drift_percent(record: Record) -> Metric:
             if not times or min(times) <= 0:
                 return missing("the step timestamps do not increase")
             drifts.append(-100 * statistics.drift(times) / (1 + statistics.drift(times)))
-    return Metric(statistics.median(drifts), "%", note="last 30 steps against first 30, median of repeats")
+    return Metric(
+        statistics.median(drifts), "%", note="last 30 steps against first 30, median over repeats and ranks"
+    )

@@ -24,22 +24,35 @@ class Machine:
     gpus: tuple[Gpu, ...]
     visible: str | None  # CUDA_VISIBLE_DEVICES as found
     driver: str | None = None  # of the GPUs
+    problem: str | None = None  # that kept NVML from listing GPUs
 
 
 def detect_machine() -> Machine:
     """The cores and GPUs of this machine; without a GPU, a driver or NVML the list of GPUs is empty."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus, driver = _gpus()
-    return Machine(len(os.sched_getaffinity(0)), _visible(gpus, visible), visible, driver)
+    cores = len(os.sched_getaffinity(0))
+    try:
+        gpus, driver = _gpus()
+    except ImportError:  # nvidia-ml-py is not installed
+        return Machine(cores, (), visible)
+    except _Unlisted as problem:
+        return Machine(cores, (), visible, problem=str(problem))
+    return Machine(cores, _visible(gpus, visible), visible, driver)
+
+
+class _Unlisted(Exception):
+    """NVML is there and lists no GPUs; why."""
 
 
 def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
-    try:
-        import pynvml
+    import pynvml
 
+    try:
         pynvml.nvmlInit()
-    except Exception:  # noqa: BLE001 - NVML missing or without a driver: there is no GPU to use
+    except pynvml.NVMLError_LibraryNotFound:  # no driver
         return (), None
+    except pynvml.NVMLError as problem:
+        raise _Unlisted(f"NVML: {problem}") from problem
     found = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)

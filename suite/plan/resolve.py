@@ -48,7 +48,7 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
         return resolve_conversion(settings, machine, find or engines.find)
     chosen = choose_runtime(settings, machine, find or engines.find)
     on_gpu = _on_gpu(settings, machine, chosen.engine)
-    why: list[str] = []
+    why: list[str] = [] if machine.problem is None else [f"no GPU: {machine.problem}"]
     key = _requested_key(settings, machine, on_gpu, why)
     _require_possible(settings, key, on_gpu, machine)
     _require_exchange_options(settings, key)

@@ -106,12 +106,13 @@ def difference_blocks(found: Sequence[Difference], sides: tuple[str, str] = ("A"
 
 def _cells(a: Any, b: Any) -> tuple[str, str]:
     """Two values, truncated unless that hides their difference."""
-    texts = [_text(value) for value in (a, b)]
+    texts = [value_text(value) for value in (a, b)]
     short = [text if len(text) <= _SHORT_CELL else text[: _SHORT_CELL - 1] + "…" for text in texts]
     return (short[0], short[1]) if short[0] != short[1] else (texts[0], texts[1])
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """``value`` as JSON writes it, a text without quotation marks."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -17,6 +17,7 @@ from suite.report.compare_text import (
     identity_blocks,
     interval_text,
     unlike_blocks,
+    value_text,
 )
 
 _COLUMNS_OF = (MEANING, FRAMEWORK, SETTINGS)  # the groups whose differences are columns
@@ -45,7 +46,7 @@ def blocks(found: Ranking) -> Iterator[Block]:
     heads = ("", *(fact.name for fact in chosen), metric, "speed", "95 % interval", "is")
     rows = []
     for at, row in enumerate(found.rows):
-        rows.append((row.label, *(_text(fact.values[at]) for fact in chosen), *_cells(row)))
+        rows.append((row.label, *(value_text(fact.values[at]) for fact in chosen), *_cells(row)))
     yield TextTable(heads, tuple(rows))
     each = f"{100 * found.confidence:.4g} %"
     yield TextLine(
@@ -72,12 +73,6 @@ def _cells(row: RankedResult) -> tuple[str, str, str, str]:
     if row.speed is None:
         return (value, "1" if row.conclusion == FASTEST else "null", "", row.conclusion)
     return (value, f"{row.speed.value:.4f}", interval_text(row.speed), row.conclusion)
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _rest(facts: Sequence[Any]) -> Iterator[Block]:

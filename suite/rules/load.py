@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
@@ -185,22 +185,19 @@ class Rules:
         self,
         workload: str,
         dataset: str | None = None,
-        devices: Iterable[str] = (),
         *,
         framework: str = "",
         image: Mapping[str, Any] | None = None,
     ) -> dict[str, str]:
         """The rule files that a run uses, name -> SHA-256: the header's ``rules.files``.
 
-        ``dataset`` is None for synthetic data; ``image`` is the header's, None without a container. Devices
-        and container images that are not in the rules have no file. Raises ValueError for a workload or
+        ``dataset`` is None for synthetic data; ``image`` is the header's, None without a container. Container
+        images that are not in the rules have no file. Raises ValueError for a workload or
         dataset that this version does not have.
         """
         paths = [self._known("workloads", workload)]
         if dataset is not None:
             paths.append(self._known("datasets", dataset))
-        known = self._devices.keys() & set(map(folded, devices))
-        paths += sorted({self._devices[name] for name in known})
         found = self._always | {name: self._all_files[name] for name in map(self.root.name, paths)}
         if image is not None:
             found |= self._files_of_image(workload, framework, image)

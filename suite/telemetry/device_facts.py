@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from suite.telemetry.nvml import Devices, hash_uuid
+from suite.telemetry.nvml import Devices, hash_uuid, text_of
 from suite.telemetry.reading import Collector, Unavailable
 
 Readings = dict[str, Callable[[], Any]]
@@ -54,7 +54,7 @@ def _system(devices: Devices) -> Readings:
         return f"{number // 1000}.{number % 1000 // 10}"
 
     return {
-        "driver": lambda: _text(call(nvml.nvmlSystemGetDriverVersion)),
+        "driver": lambda: text_of(call(nvml.nvmlSystemGetDriverVersion)),
         "cuda": cuda,  # the newest version that the driver supports
         "nvml_digest": _library_digest,
         "confidential": lambda: bool(call(nvml.nvmlSystemGetConfComputeState).ccFeature),
@@ -78,11 +78,11 @@ def _device(devices: Devices, handle: Any) -> Readings:
         return lambda: convert(get(name)()[which])
 
     return {
-        "name": lambda: _text(get("nvmlDeviceGetName")()),
+        "name": lambda: text_of(get("nvmlDeviceGetName")()),
         "memory_bytes": lambda: int(get("nvmlDeviceGetMemoryInfo")().total),
         "pci_device": lambda: f"{get('nvmlDeviceGetPciInfo')().pciDeviceId:08x}",
-        "pci_bus": lambda: _text(get("nvmlDeviceGetPciInfo")().busId).lower(),
-        "vbios": lambda: _text(get("nvmlDeviceGetVbiosVersion")()),
+        "pci_bus": lambda: text_of(get("nvmlDeviceGetPciInfo")().busId).lower(),
+        "vbios": lambda: text_of(get("nvmlDeviceGetVbiosVersion")()),
         "compute_capability": lambda: ".".join(map(str, get("nvmlDeviceGetCudaComputeCapability")())),
         "ecc": both("nvmlDeviceGetEccMode", 0, bool),
         "mig": both("nvmlDeviceGetMigMode", 0, bool),
@@ -125,7 +125,3 @@ def _library_digest() -> str:
         if "libnvidia-ml.so" in line:
             return hashlib.sha256(Path(line.split(None, 5)[5]).read_bytes()).hexdigest()
     raise Unavailable("no NVML library is loaded")
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

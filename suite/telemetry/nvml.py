@@ -75,7 +75,7 @@ class Devices:
         for name in chosen:
             handle = self._choose(name, shown)
             self.handles.append(handle)
-            self.uuids.append(_text(self.call(self.nvml.nvmlDeviceGetUUID, handle)))
+            self.uuids.append(text_of(self.call(self.nvml.nvmlDeviceGetUUID, handle)))
 
     def _visible(self, text: str) -> list[Any]:
         """Handles of CUDA_VISIBLE_DEVICES; as in CUDA, the first invalid entry ends the list."""
@@ -107,7 +107,7 @@ class Devices:
             return self.call(self.nvml.nvmlDeviceGetHandleByUUID, name)
         for index in range(self.call(self.nvml.nvmlDeviceGetCount)):
             handle = self.call(self.nvml.nvmlDeviceGetHandleByIndex, index)
-            uuid = _text(self.call(self.nvml.nvmlDeviceGetUUID, handle))
+            uuid = text_of(self.call(self.nvml.nvmlDeviceGetUUID, handle))
             if name.startswith("GPU-") and uuid.startswith(name):
                 return handle
         raise Unavailable(f"NVML lists no device named {name[:48]!r}")
@@ -202,7 +202,7 @@ def _opened(chosen: tuple[str, ...], visible: str | None) -> Devices:
     return Devices(chosen, visible)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """NVML's strings are bytes in older packages."""
     return value.decode() if isinstance(value, bytes) else str(value)
 

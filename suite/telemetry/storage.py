@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def _mount(folder: Path, root: Path) -> tuple[str, str]:
     for line in read_text(root / "proc/self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
         fields = left.split()
-        point = fields[4].encode().decode("unicode_escape")  # a space is \040
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])  # a space is \040
         if folder.is_relative_to(point):
             found[point] = (fields[2], right.split()[0])
     if not found:

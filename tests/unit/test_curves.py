@@ -12,6 +12,7 @@ from suite.log.model import Record
 from suite.log.reader import read_result
 from suite.log.units import significant
 from suite.metrics.curves import TELEMETRY, curves_of
+from tests.fixtures.forging import Events, Forge, rewrite
 from tests.fixtures.good_log import Good, reference, write_good
 
 SPREAD = (1.0, 1.05, 0.97, 1.02, 0.99)
@@ -63,6 +64,31 @@ def test_windows_and_phases_lie_on_the_clock_of_the_samples(record: Record, curv
     assert curves["windows"] == [[(end["close_ns"] - end["ns"]) / 1e9, end["close_ns"] / 1e9] for end in ends]
     times = [one["offset_ns"] / 1e9 for one in record.repeats[0].samples("tail")]
     assert [min(times), max(times)] in curves["phases"]
+
+
+def nulled(path: str) -> Forge:
+    """No sample has the field ``path``, and each repeat_end says why."""
+
+    def forge(events: Events) -> None:
+        *holders, name = path.split(".")
+        for event in events:
+            if event["kind"] == "telemetry" and event["data"]["source"] == "sample":
+                holder = event["data"]
+                for key in holders:
+                    holder = holder[int(key) if key.isdigit() else key]
+                holder[name] = None
+            if event["kind"] == "repeat_end":
+                event["data"]["reasons"][f"telemetry.{path}"] = "Not Supported"
+
+    return forge
+
+
+def test_null_of_all_samples_keeps_its_reason(tmp_path: Path) -> None:
+    for number, path in enumerate(("devices.0.power_mw", "devices", "processes.rss_bytes")):
+        folder = write_good(tmp_path / str(number), reference())
+        record = read_result(rewrite(folder, nulled(path)))
+        name = "rank_memory" if path.startswith("processes") else "gpu_power"
+        assert curves_of(record)["telemetry"][name]["reason"] == "Not Supported", path
 
 
 def test_run_without_a_gpu_has_no_gpu_curves_and_says_why(tmp_path: Path) -> None:

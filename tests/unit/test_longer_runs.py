@@ -13,8 +13,10 @@ from suite.checker import check_result
 from suite.compare.comparable import MEANING, comparable_of
 from suite.compare.result_row import row_of
 from suite.contract import MEASURED_STEPS, WARMUP_STEPS, units_of_window
+from suite.log.reader import read_result
 from suite.metrics.long_run import ANONYMOUS, DRIFT, PAGE_CACHE, long_run_text
 from suite.metrics.run import metrics_of
+from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_log import Good, write_good
 
 DECLARED = (("DIV-015", "longer windows"),)
@@ -43,6 +45,18 @@ def test_a_leak_is_found_and_a_run_without_one_has_none(tmp_path: Path) -> None:
     without = long_run(tmp_path / "none")
     assert without["anonymous memory"].startswith("no growth found: ")
     assert without["page cache"] == "no growth found: 0 B a step (95 % interval 0 B to 0 B)"
+
+
+def test_growth_of_unreadable_memory_keeps_the_reason_of_the_samples(tmp_path: Path) -> None:
+    def unreadable(events: Events) -> None:
+        for event in events:
+            if event["kind"] == "telemetry" and event["data"]["source"] == "sample":
+                event["data"]["processes"]["anonymous_bytes"] = None
+            if event["kind"] == "repeat_end":
+                event["data"]["reasons"]["telemetry.processes.anonymous_bytes"] = "Permission denied"
+
+    record = read_result(rewrite(write_good(tmp_path, LONG), unreadable))
+    assert metrics_of(record)[ANONYMOUS].reason == "Permission denied"
 
 
 def test_drift_is_found_in_percent_per_1000_steps(tmp_path: Path) -> None:

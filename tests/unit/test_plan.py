@@ -33,7 +33,7 @@ from suite.plan.errors import (
     Unsupported,
 )
 from suite.plan.header import checked_header, settings_of
-from suite.plan.machine import Gpu, Machine
+from suite.plan.machine import Gpu, Machine, detect_machine
 from suite.plan.options import RUN_OPTIONS, RUN_PATHS, by_name
 from suite.plan.plan import Plan
 from suite.plan.prepared import Dataset, PreparedRun, Resources
@@ -74,6 +74,17 @@ def prepared(plan: Plan, python: str = sys.executable) -> PreparedRun:
     workers = NativeWorkers(Path(python), plan.threads, "passive", plan.visible_devices)
     resources = Resources(prepare.prepare_data(plan), workers, None, NO_CUSTOM_CODE)
     return prepare.prepare_run(plan, resources, attempt=1)
+
+
+def test_driver_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pynvml
+
+    def refuse() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
+    plan = planned(settings(), detect_machine())
+    assert "no GPU: NVML: RM has detected an NVML/RM version mismatch." in plan.why
 
 
 def refusal_of(chosen: Settings) -> str | None:

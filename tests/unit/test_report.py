@@ -12,12 +12,15 @@ from rich.console import Console
 
 from suite.log.model import Record
 from suite.log.reader import read_result
+from suite.metrics.machine import facts
 from suite.metrics.metric import Metric
 from suite.metrics.physical_limit import physical_limit
+from suite.metrics.resources import resources_of
 from suite.metrics.run import _last_alike, metrics_of, title
 from suite.report.explanation import explain_speed
 from suite.report.table import print_table, quantity, sentence, show
 from suite.report.wall_time import wall_time
+from tests.fixtures.forged_ranks import TWO, TWO_NODES
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import device_sample, quality_record, throughput_record
@@ -131,6 +134,17 @@ def test_use_of_the_jpeg_engine_is_stated_where_images_are_read() -> None:
     reason = metrics_of(real)["jpeg_engine_percent"].reason
     assert reason is not None
     assert reason.endswith("states jpeg_utilisation_percent")
+
+
+def test_processors_in_use_are_a_share_of_those_of_all_nodes(tmp_path: Path) -> None:
+    shares = []
+    for good in (TWO, TWO_NODES):
+        record = read_result(write_good(tmp_path / str(good.key.nodes), good))
+        share = resources_of(record)["cpu_percent"]
+        threads = good.key.nodes * facts(record, "outside")["cpu"]["threads"]
+        assert share.note.startswith(f"of {threads} hardware threads")
+        shares.append(share.value)
+    assert shares[1] == pytest.approx(shares[0] / 2, rel=0.1)  # of equal ranks, on twice as many threads
 
 
 def test_missing_accelerator_is_reported_once_and_never_zero() -> None:

@@ -11,7 +11,7 @@ from suite.telemetry.storage import storage_facts
 MOUNTS = """\
 25 1 259:2 / / rw,relatime shared:1 - ext4 /dev/root rw
 26 25 0:22 / {folder}/lustre rw,relatime - lustre mgs@tcp:/fs rw
-27 25 259:5 / {folder}/with\\040space rw,relatime - xfs /dev/nvme0n1p1 rw
+27 25 259:5 / {folder}/with\\040späce rw,relatime - xfs /dev/nvme0n1p1 rw
 """
 
 
@@ -37,7 +37,7 @@ def machine(tmp_path: Path) -> Path:
             (disk / partition).mkdir()
             (disk / partition / "partition").write_text("2\n")
         (blocks / ("259:2" if partition else "259:5")).symlink_to(disk / partition)
-    for name in ("lustre/data", "with space", "elsewhere"):
+    for name in ("lustre/data", "with späce", "elsewhere"):
         (tmp_path / name).mkdir(parents=True)
     return root
 
@@ -55,8 +55,8 @@ def test_network_file_system_has_no_disk_with_a_reason(machine: Path, tmp_path: 
     assert reasons == {"source.disk": why, "source.rotational": why}
 
 
-def test_disk_without_name_and_mount_with_space_are_read(machine: Path, tmp_path: Path) -> None:
-    facts, reasons = storage_facts({"destination": tmp_path / "with space"}, machine)
+def test_disk_without_name_and_mount_with_space_and_umlaut_are_read(machine: Path, tmp_path: Path) -> None:
+    facts, reasons = storage_facts({"destination": tmp_path / "with späce"}, machine)
     assert facts == {"destination": {"filesystem": "xfs", "disk": None, "rotational": True}}
     assert reasons == {"destination.disk": "the disk names no model"}
 
