@@ -143,6 +143,7 @@ def test_processors_in_use_are_a_share_of_those_of_all_nodes(tmp_path: Path) -> 
         share = resources_of(record)["cpu_percent"]
         threads = good.key.nodes * facts(record, "outside")["cpu"]["threads"]
         assert share.note.startswith(f"of {threads} hardware threads")
+        assert share.value is not None
         shares.append(share.value)
     assert shares[1] == pytest.approx(shares[0] / 2, rel=0.1)  # of equal ranks, on twice as many threads
 
