@@ -116,21 +116,24 @@ def main(repeat: Callable[[Job | ConversionJob, Channel, int], None]) -> int:
     else:
         channel.send("done")
         status = 0
-    if isinstance(job, Job) and _holds_communicator(job):
+    if isinstance(job, Job) and _ends_without_cleanup(job, status):
         sys.stderr.flush()
         os._exit(status)
     return status
 
 
-def _holds_communicator(job: Job) -> bool:
-    """Whether the rank must end without Python's cleanup, which could wait forever.
+def _ends_without_cleanup(job: Job, status: int) -> bool:
+    """Whether the rank must end without Python's cleanup, which could wait for the other ranks.
 
     NCCL waits for the destruction of each graph with its kernels before it frees a communicator, also if it
     aborts (pytorch/pytorch#115388), and the graphs of a rank are frozen: nothing collects them. A rank that
-    failed would wait for kernels that wait for it. The driver frees all with the process. Frameworks with
-    helper processes take leave of these in their cleanup.
+    failed would wait for kernels that wait for it. The driver frees all with the process. JAX waits five
+    minutes until all ranks end, also for one that was lost. Frameworks with helper processes take leave of
+    these in their cleanup.
     """
-    return job.exchanges and job.device.startswith("cuda") and traits_of(job.key.framework).helpers is None
+    waits = job.device.startswith("cuda") or status == STRANDED
+    return waits and job.exchanges and traits_of(job.key.framework).helpers is None
+
 
 
 def run_benchmark(job: Job, channel: Channel, started: int) -> None:

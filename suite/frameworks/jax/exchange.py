@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src import distributed
+from jax._src import cache_key, distributed
 from jax._src.lib import _jax
 from jax._src.xla_bridge import make_cpu_client
 from jax.extend.backend import register_backend_factory
@@ -55,6 +55,8 @@ class Exchange:
         register_backend_factory("cpu", partial(_cpu_client, interface), priority=0, fail_quietly=False)
         if cuda:
             os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+        else:
+            _share_compiled_programs()
         jax.distributed.initialize(
             coordinator_address=_coordinator(job),
             num_processes=job.world_size,
@@ -63,6 +65,10 @@ class Exchange:
             initialization_timeout=_SETUP_S,
         )
         self.mesh = Mesh(np.array(jax.devices()), ("ranks",))
+        if not cuda:
+            # Gloo connects in the first exchange, and waits for 30 s at most. Ranks may compile for longer.
+            connect = self.parallel(partial(jax.lax.psum, axis_name="ranks"), (SPLIT,), SHARED)
+            jax.jit(connect)(self.split(jnp.zeros(1))).block_until_ready()
 
     def describe(self) -> dict[str, Any]:
         """Facts of an active exchange: backend (JAX does not state its version) and variables."""
@@ -159,6 +165,16 @@ def _cpu_client(interface: str) -> Any:
     client = distributed.global_state.client
     collectives = _jax.make_gloo_tcp_collectives(distributed_client=client, interface=interface)
     return make_cpu_client(collectives)
+
+
+def _share_compiled_programs() -> None:
+    """Let each rank on a CPU find in the compilation cache what rank 0 compiled: only rank 0 writes there.
+
+    A part of JAX's keys is the topology of the devices, in which that of CPUs contains the number of the rank
+    (JAX 0.10). Without this all other ranks compile again in each repeat, and rank 0 waits for them.
+    """
+    keys: Any = cache_key
+    keys._hash_accelerator_config = keys._hash_devices
 
 
 def _coordinator(job: Job) -> str:
