@@ -135,7 +135,6 @@ def _ends_without_cleanup(job: Job, status: int) -> bool:
     return waits and job.exchanges and traits_of(job.key.framework).helpers is None
 
 
-
 def run_benchmark(job: Job, channel: Channel, started: int) -> None:
     """Run one repeat of a benchmark, or the probe, fingerprint, digests or training that ``job`` asks for.
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,7 +23,8 @@ from suite.contract import BENCHMARK, Job, LostRank
 from suite.harness.process import LocalProcess
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.worker import loop
-from suite.worker.group import Group, SpanBarrier
+from suite.worker import main as worker_main
+from suite.worker.group import STRANDED, Group, SpanBarrier
 from suite.worker.parent import RunningHelpers, shares
 from tests.fixtures.forged_ranks import TWO, TWO_GPUS
 
@@ -372,3 +373,16 @@ def test_rank_on_a_gpu_ends_without_the_cleanup_that_could_wait(
             assert f'"event":"{event}"' in process.stdout.read().decode()
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize(
+    ("framework", "device", "status", "at_once"),
+    [("jax", "cpu", STRANDED, True), ("jax", "cpu", 0, False), ("jax", "cpu", 1, False),
+     ("jax", "cuda:0", 0, True), ("mxnet", "cpu", STRANDED, False)],
+)  # fmt: skip
+def test_rank_that_lost_another_one_does_not_wait_for_it_in_its_cleanup(
+    framework: str, device: str, status: int, at_once: bool
+) -> None:
+    key = replace(TWO.key, framework=framework)
+    job = Job(key, "throughput", 7, 0, {}, device, 1, True, 0, 0, "", "", world_size=2)
+    assert worker_main._ends_without_cleanup(job, status) == at_once
