@@ -24,7 +24,6 @@ _TILES = (
     ("step_p50_ms", "median step time"),
     ("step_p99_ms", "99th percentile of step time"),
     ("cv_percent", "CV of the repeats"),
-    ("jpeg_engine_percent", "JPEG engine of a GPU in use"),
     ("gpu_power_w", "power of a GPU"),
 )
 _METRICS = (
