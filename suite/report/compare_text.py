@@ -112,7 +112,7 @@ def _cells(a: Any, b: Any) -> tuple[str, str]:
 
 
 def value_text(value: Any) -> str:
-    """``value`` as JSON writes it, a text without quotation marks."""
+    """``value`` as JSON writes it; a text as it is."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -13,8 +13,8 @@ from typing import Any
 
 T_OVER_ROOT_5 = 1.242  # t(0.975, 4) / sqrt(5)
 UNITS = {
-    **dict.fromkeys(("alexnet", "googlenet", "inception_v3"), "image"),
-    **dict.fromkeys(("resnet50", "resnet152", "vgg16", "faster_rcnn"), "image"),
+    **dict.fromkeys(("alexnet", "googlenet", "inception_bn_small", "inception_v3"), "image"),
+    **dict.fromkeys(("resnet50", "resnet50_cifar10", "resnet152", "vgg16", "faster_rcnn"), "image"),
     **dict.fromkeys(("gnmt", "lstm_ptb"), "token"),
     "ncf": "sample",
     "word2vec": "word",
@@ -54,6 +54,7 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self.events = [json.loads(line) for line in path.read_text().splitlines()]
+        self.repeats: int = self.events[0]["data"]["repeats"]
 
     def all(self, kind: str, repeat: int | None = None) -> list[dict[str, Any]]:
         return [
@@ -69,7 +70,7 @@ class Log:
     def samples(self) -> list[dict[str, Any]]:
         """All samples but the first of each soak."""
         kept = []
-        for repeat in range(5):
+        for repeat in range(self.repeats):
             first = True
             for one in self.all("telemetry", repeat):
                 if one["source"] == "sample":
@@ -81,7 +82,7 @@ class Log:
     def untimed_energy(self) -> tuple[int, int]:
         """(millijoules, ns) of the device between the first and last sample of each soak and tail of 2 s."""
         increase = span = 0
-        for repeat in range(5):
+        for repeat in range(self.repeats):
             for at in ("soak", "tail"):
                 samples = [
                     one
@@ -103,7 +104,7 @@ class Log:
     def counter(self, of: str, name: str) -> tuple[int, int]:
         """(increase, ns) of a counter over all windows."""
         increase = span = 0
-        for repeat in range(5):
+        for repeat in range(self.repeats):
             ends = [
                 next(one for one in self.all("telemetry", repeat) if one["at"] == at)
                 for at in ("window_open", "window_close")
@@ -121,9 +122,9 @@ def numbers(path: Path) -> dict[str, list[str]]:
     units = [end["units"] for end in log.all("repeat_end")]
     per_unit = [window / work for window, work in zip(windows, units, strict=True)]
     average = mean(per_unit)
-    cv = math.sqrt(sum((one - average) ** 2 for one in per_unit) / 4) / average
+    cv = math.sqrt(sum((one - average) ** 2 for one in per_unit) / max(log.repeats - 1, 1)) / average
     rate = 1e9 * sum(units) / sum(windows)
-    steps = [ns / 1e6 for repeat in range(5) for ns in log.durations(repeat)]
+    steps = [ns / 1e6 for repeat in range(log.repeats) for ns in log.durations(repeat)]
     ends = log.all("rank_end")
     percentile = {percent: milliseconds(nearest_rank(steps, percent)) for percent in (50, 90, 99)}
     found = {
@@ -132,7 +133,7 @@ def numbers(path: Path) -> dict[str, list[str]]:
             four_digits(rate / (1 + T_OVER_ROOT_5 * cv)),
             four_digits(rate / (1 - T_OVER_ROOT_5 * cv)),
         ],
-        "step_mean_ms": [milliseconds(sum(windows) / 5e8)],
+        "step_mean_ms": [milliseconds(sum(windows) / (log.repeats * 1e8))],
         "step_p50_ms": [percentile[50]] * 2,  # beside the score, and in the table of metrics
         "step_p90_ms": [percentile[90]],
         "step_p99_ms": [percentile[99]] * 2,
@@ -148,20 +149,22 @@ def numbers(path: Path) -> dict[str, list[str]]:
         "repeat_window_s": [four_digits(ns / 1e9) for ns in windows],
         "repeat_units": [f"{work:,}" for work in units],
         "repeat_step_p50_ms": [
-            four_digits(nearest_rank(log.durations(index), 50) / 1e6) for index in range(5)
+            four_digits(nearest_rank(log.durations(index), 50) / 1e6) for index in range(log.repeats)
         ],
     }
     if ends[0]["timestamp_kind"] == "host_dispatch":  # when steps were enqueued: no step has a time
         for name in ("step_p50_ms", "step_p90_ms", "step_p99_ms", "repeat_step_p50_ms"):
             del found[name]
+    if log.repeats == 1:  # no spread
+        del found["interval"], found["cv_percent"]
     trained = log.events[0]["data"]["key"]["phase"] == "train"
     return found | _of_machine(log, ends, windows) | (_losses(log) if trained else {})
 
 
 def _losses(log: Log) -> dict[str, list[str]]:
-    first = [float.fromhex(log.all("step", repeat)[0]["loss"]) for repeat in range(5)]
+    first = [float.fromhex(log.all("step", repeat)[0]["loss"]) for repeat in range(log.repeats)]
     last = []
-    for repeat in range(5):
+    for repeat in range(log.repeats):
         steps = log.all("step", repeat)
         alike = min(range(len(steps) - 1, 0, -1), key=lambda at: abs(steps[at]["units"] - steps[0]["units"]))
         last.append(float.fromhex(steps[alike]["loss"]))
@@ -185,7 +188,7 @@ def _of_machine(log: Log, ends: list[dict[str, Any]], windows: list[int]) -> dic
     else:  # the power of the untimed steps, the time of one, and the work of one
         spent, lasted = log.untimed_energy()
         step = sum(one["soak_ns"] for one in ends) / sum(one["soak_steps"] for one in ends)
-        joules = (spent / 1e3 / lasted) * step * (500 / work)
+        joules = (spent / 1e3 / lasted) * step * (100 * log.repeats / work)
         power = 1e6 * spent / lasted
     worker = sum(one["cpu_time_ns"] for one in ends) / sum(windows)
     usage, usage_span = log.counter("host", "cpu_usage_ns")
