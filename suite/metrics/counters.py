@@ -97,11 +97,12 @@ def _increases(
     for repeat, (opened, closed) in ((one, pair) for one in done for pair in one.counter_pairs()):
         if opened is None or closed is None:
             return missing(f"repeat {repeat.index} has no counters at window start and end")
-        if len(read(opened.data)) != len(read(closed.data)):
+        first, last = read(opened.data), read(closed.data)
+        if len(first) != len(last):
             event = opened if opened.data["devices"] is None else closed
             return missing(reason_of(event.data, "devices"))
         span = closed.data["offset_ns"] - opened.data["offset_ns"]
-        for (before, path), (after, _) in zip(read(opened.data), read(closed.data), strict=True):
+        for (before, path), (after, _) in zip(first, last, strict=True):
             if before is None or after is None:
                 return missing(reason_of(opened.data if before is None else closed.data, path))
             if span <= 0:

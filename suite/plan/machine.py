@@ -30,29 +30,22 @@ class Machine:
 def detect_machine() -> Machine:
     """The cores and GPUs of this machine; without a GPU, a driver or NVML the list of GPUs is empty."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    cores = len(os.sched_getaffinity(0))
+    gpus, driver, problem = _gpus()
+    return Machine(len(os.sched_getaffinity(0)), _visible(gpus, visible), visible, driver, problem)
+
+
+def _gpus() -> tuple[tuple[Gpu, ...], str | None, str | None]:
+    """The GPUs, their driver, and the problem that keeps NVML from listing them if there is a driver."""
     try:
-        gpus, driver = _gpus()
+        import pynvml
     except ImportError:  # nvidia-ml-py is not installed
-        return Machine(cores, (), visible)
-    except _Unlisted as problem:
-        return Machine(cores, (), visible, problem=str(problem))
-    return Machine(cores, _visible(gpus, visible), visible, driver)
-
-
-class _Unlisted(Exception):
-    """NVML is there and lists no GPUs; why."""
-
-
-def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
-    import pynvml
-
+        return (), None, None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:  # no driver
-        return (), None
+        return (), None, None
     except pynvml.NVMLError as problem:
-        raise _Unlisted(f"NVML: {problem}") from problem
+        return (), None, f"NVML: {problem}"
     found = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -60,7 +53,7 @@ def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
         major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
         uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
         found.append(Gpu(uuid, name, int(memory), f"{major}.{minor}"))
-    return tuple(found), str(pynvml.nvmlSystemGetDriverVersion())
+    return tuple(found), str(pynvml.nvmlSystemGetDriverVersion()), None
 
 
 def select_gpus(machine: Machine, names: tuple[str, ...]) -> Machine | None:

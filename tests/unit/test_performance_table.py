@@ -27,6 +27,12 @@ def section(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def by_workload(title: str) -> dict[str, list[str]]:
+    """The cells of each row of the table in a section, by the workload that the first one names."""
+    found = (cells for cells in section(title) if len(cells) > 1 and "`" in cells[0])
+    return {cells[0].split("`")[1]: cells for cells in found}
+
+
 def rows() -> dict[Cell, list[str]]:
     """The cells of each row of the table of published results."""
     found = {}
@@ -78,25 +84,17 @@ def test_table_has_the_newest_result_of_each_cell() -> None:
 
 
 def test_latencies_at_batch_1_are_those_of_the_results() -> None:
-    table = {
-        cells[0].split("`")[1]: cells[1:]
-        for cells in section("Latency at batch 1")
-        if len(cells) > 1 and "`" in cells[0]
-    }
+    table = by_workload("Latency at batch 1")
     results = newest("single_stream")
     assert {workload for workload, *_ in results} == set(table)
     for (workload, *_), (_, metrics) in results.items():
-        found = [number(cell) for cell in table[workload]]
+        found = [number(cell) for cell in table[workload][1:]]
         names = ("step_p50_ms", "step_p90_ms", "step_p99_ms", "throughput_per_s", "share")
         assert found == pytest.approx([metrics[name].value for name in names], rel=0.005), workload
 
 
 def test_rates_without_update_are_those_of_the_results() -> None:
-    table = {
-        cells[0].split("`")[1]: cells
-        for cells in section("Gradient without update")
-        if len(cells) > 1 and "`" in cells[0]
-    }
+    table = by_workload("Gradient without update")
     without = newest("forward_backward")
     assert {workload for workload, *_ in without} == set(table)
     for (workload, phase, framework, batch), (_, metrics) in without.items():

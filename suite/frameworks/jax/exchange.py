@@ -55,8 +55,6 @@ class Exchange:
         register_backend_factory("cpu", partial(_cpu_client, interface), priority=0, fail_quietly=False)
         if cuda:
             os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
-        else:
-            _share_compiled_programs()
         jax.distributed.initialize(
             coordinator_address=_coordinator(job),
             num_processes=job.world_size,
@@ -66,9 +64,9 @@ class Exchange:
         )
         self.mesh = Mesh(np.array(jax.devices()), ("ranks",))
         if not cuda:
+            _share_compiled_programs()
             # Gloo connects in the first exchange, and waits for 30 s at most. Ranks may compile for longer.
-            connect = self.parallel(partial(jax.lax.psum, axis_name="ranks"), (SPLIT,), SHARED)
-            jax.jit(connect)(self.split(jnp.zeros(1))).block_until_ready()
+            self._compiled_total()(self.split(jnp.zeros(1))).block_until_ready()
 
     def describe(self) -> dict[str, Any]:
         """Facts of an active exchange: backend (JAX does not state its version) and variables."""
@@ -127,14 +125,16 @@ class Exchange:
         """Each of ``tensors`` averaged over all ranks; inside :meth:`parallel`."""
         return [total / self._size for total in self.total(tensors)] if self.active else list(tensors)
 
+    def _compiled_total(self) -> Callable[[Tensor], Tensor]:
+        """The sum over all ranks of a tensor that is split over them."""
+        total: Callable[[Tensor], Tensor] = jax.jit(
+            self.parallel(lambda tensor: self.total([tensor])[0], (SPLIT,), SHARED)
+        )
+        return total
+
     def time_sums(self, count: int, iterations: int) -> tuple[list[int], bool] | None:
         """See :class:`suite.contract.Exchange`."""
-        ranks = self._size
-
-        def summed(tensor: Tensor) -> Tensor:
-            return self.total([tensor])[0]
-
-        total = jax.jit(self.parallel(summed, (SPLIT,), SHARED))
+        ranks, total = self._size, self._compiled_total()
         pattern = np.arange(count, dtype=np.float32) % 127
         expected = ranks * pattern + ranks * (ranks - 1) // 2
         room = np.ones(1, np.float32)
