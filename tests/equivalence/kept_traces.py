@@ -122,7 +122,7 @@ def main(folder: str, *names: str) -> None:
     """See the module."""
 
     def compiled(_: Framework, function: Callable[..., Any]) -> Callable[..., Any]:
-        return made(function, folder) if Kept.takes(function) else function
+        return made(function, folder) if Kept.can_keep(function) else function
 
     found = {} if names else small(folder)
     for name in names:

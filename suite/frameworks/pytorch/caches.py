@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from pathlib import Path
@@ -31,6 +32,7 @@ def cache_by_source() -> None:
     torch.compiler.config.cache_key_tag = os.environ["TORCH_COMPILE_CACHE_KEY_TAG"] = sources()
 
 
+@functools.cache
 def sources() -> str:
     """SHA-256 of the source code of all pairs and of what they use."""
     suite, digest = Path(__file__).parents[2], hashlib.sha256()

@@ -177,7 +177,7 @@ class Framework(BaseFramework):
         if not (self.cuda and self.fast):
             return function
         cache = os.environ.get("XDG_CACHE_HOME")  # of the run
-        if cache and not self.exchange.active and Kept.takes(function):
+        if cache and not self.exchange.active and Kept.can_keep(function):
             return Kept(function, Path(cache, "traced"))
         return torch.compile(function, dynamic=False, backend=self.exchange.compiler())
 

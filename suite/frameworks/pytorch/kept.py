@@ -42,6 +42,7 @@ _STATE = "global state"
 _CONSTANTS = (
     *(bool, int, float, complex, str, bytes, type(None), Enum, np.generic),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+    *(torch._ops.OpOverload, torch._ops.OpOverloadPacket),
 )
 
 _logger = logging.getLogger(__name__)
@@ -59,10 +60,10 @@ class Kept:
         self._owner = (function.__self__,) if isinstance(function, MethodType) else ()
         self._plain: Any = getattr(function, "__func__", function)
         self._compiled: list[tuple[Facts, Callable[..., Any]]] = []
-        self._without: Callable[..., Any] | None = None  # compiled without being kept
+        self._fallback: Callable[..., Any] | None = None  # compiled without being kept
 
     @staticmethod
-    def takes(function: Callable[..., Any]) -> bool:
+    def can_keep(function: Callable[..., Any]) -> bool:
         """Whether ``function`` can be kept: values of free variables would be kept with it."""
         plain = getattr(function, "__func__", function)
         owner = type(getattr(function, "__self__", None)).__module__
@@ -71,8 +72,8 @@ class Kept:
 
     def __call__(self, *arguments: Any) -> Any:
         """The result of the compiled function."""
-        if self._without is not None:
-            return self._without(*arguments)
+        if self._fallback is not None:
+            return self._fallback(*arguments)
         arguments = (*self._owner, *arguments)
         values = _Values(self._plain, arguments)
         for facts, code in self._compiled:
@@ -80,8 +81,8 @@ class Kept:
                 return code(*arguments)
         found = self._load(values) or self._compile(arguments, values)
         if found is None:
-            self._without = self._compiler(self._function)
-            return self._without(*arguments[len(self._owner) :])
+            self._fallback = self._compiler(self._function)
+            return self._fallback(*arguments[len(self._owner) :])
         self._compiled.append(found)
         return found[1](*arguments)
 
