@@ -158,8 +158,9 @@ class Node:
         data, reasons = self._counters.read()
         return monotonic_ns(), data, reasons
 
-    def _take_samples(self) -> list[Any]:
-        return self._sampler.stop() if self._sampler is not None else []
+    def _take_samples(self) -> dict[str, Any]:
+        assert self._sampler is not None
+        return {"samples": self._sampler.stop(), "failure": self._sampler.failure}
 
     def _end(self) -> None:
         """End the worker and its telemetry."""

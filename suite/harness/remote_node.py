@@ -100,9 +100,10 @@ class RemoteNode:
         when, data, reasons = self.ask("counters")
         return int(when), data, reasons
 
-    def samples(self) -> list[Sample]:
-        """The samples so far, with CLOCK_MONOTONIC of the node; sampling ends."""
-        return [(when, data, reasons) for when, data, reasons in self.ask("samples")]
+    def samples(self) -> tuple[list[Sample], str | None]:
+        """The samples so far, with CLOCK_MONOTONIC of the node, and why some are missing; sampling ends."""
+        found = self.ask("samples")
+        return [(when, data, reasons) for when, data, reasons in found["samples"]], found["failure"]
 
     def clock(self) -> dict[str, Any]:
         """Three clocks of the node (:func:`suite.telemetry.clocks.clock_triple`)."""

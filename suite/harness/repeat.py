@@ -148,9 +148,11 @@ def run_throughput(session: Session, repeat: int, start_next: Callable[[], None]
         worker.command("tail")
         steps, _ = worker.expect_all("steps", SETUP_S)
         ends, _ = worker.expect_all("repeat_end", SETUP_S)
-        samples = [sampler.stop(), *(node.samples() for node in session.others)]
-        if sampler.failure is not None:
-            session.progress.write(f"warning: samples of telemetry are missing: {sampler.failure}")
+        samples = [(sampler.stop(), sampler.failure), *(node.samples() for node in session.others)]
+        for node, (_, failure) in enumerate(samples):
+            if failure is not None:
+                of_node = f"node {node}: " if session.others else ""
+                session.progress.write(f"warning: samples of telemetry are missing: {of_node}{failure}")
         sweeps = _sweeps(session, repeat, worker)
         worker.expect_all("done", SETUP_S)
     receipt = (opened, closed)
@@ -160,7 +162,7 @@ def run_throughput(session: Session, repeat: int, start_next: Callable[[], None]
     window = {name: close[name] for name in ("open_ns", "close_ns")}  # of rank 0, which times the repeat
     spans = {**ends[0]["spans"], "window": (window["open_ns"], window["close_ns"])}
     nulls: dict[str, str] = {}
-    for node, taken in enumerate(samples):
+    for node, (taken, _) in enumerate(samples):
         here = [(when - ahead[node], data, reasons) for when, data, reasons in taken]
         nulls |= log_samples(session, repeat, here, spans, node)
     units = session.run.units(repeat)

@@ -79,8 +79,8 @@ class Running:
         return self.process.returncode, errors
 
 
-def workers_of(parent: int) -> list[int]:
-    """Process ids of the live workers and samplers that process ``parent`` has started."""
+def workers_of(parent: int, module: bytes = b"suite.worker") -> list[int]:
+    """Process ids of the live workers, or of another module, that process ``parent`` has started."""
     children = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -88,7 +88,7 @@ def workers_of(parent: int) -> list[int]:
             found = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
         except OSError:
             continue
-        if b"suite.worker" in command_line and found == parent and alive(int(entry.name)):
+        if module in command_line and found == parent and alive(int(entry.name)):
             children.append(int(entry.name))
     return children
 

@@ -190,6 +190,19 @@ def ranks_of(program: subprocess.Popen[str], timeout: float = 60) -> tuple[list[
     raise AssertionError(f"no rank in {timeout} s")
 
 
+def test_lost_samples_of_another_node_are_reported(nodes: Nodes) -> None:
+    for number in range(2):
+        nodes.start(number, *TRAINING, "batch=100000", "data=synthetic", "fingerprint=false")
+    nodes.wait_for("clock", 4)  # two at the start of the repeat, two at the start of the window
+    (sampler,) = workers_of(nodes.programs[1].pid, b"suite.telemetry.sampler")
+    os.kill(sampler, signal.SIGKILL)
+    nodes.wait_for("repeat_end", 1)
+    nodes.programs[0].send_signal(signal.SIGINT)
+    assert nodes.codes(BOUND_S) == [130, 0], nodes.output
+    expected = "samples of telemetry are missing: node 1: the sampling process ended with status -9"
+    assert expected in nodes.output[0]
+
+
 @pytest.mark.parametrize("lost", ["a rank", "node 1"])
 def test_lost_rank_of_another_node_ends_the_run_and_is_named(lost: str, nodes: Nodes) -> None:
     for number in range(2):  # with steps so long that the window lasts some seconds
