@@ -119,7 +119,7 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
         "workload": key.workload,
         "variant": key.variant,
         "framework": key.framework,
-        "phase": f"infer {key.scenario}" if key.phase == "infer" else key.work,
+        "phase": key.phase_and_scenario,
         **precision,
         "scale": key.scale,
         "batch": str(key.batch),

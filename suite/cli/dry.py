@@ -50,7 +50,6 @@ def description(plan: Plan) -> str:
         size = f"{key.batch} images per shard, {key.scale} scale, cache {key.cache}"
         steps = f"{WARMUP_STEPS} + {MEASURED_STEPS} shards"
         return f"images of {key.workload} to {key.storage}: {size}; {repeats} of {steps}, {where}"
-    how = f"{key.phase} {key.scenario}" if key.phase == "infer" else key.work
     batch = f"batch {key.batch}" + (f" on each of {key.devices} devices" if key.devices > 1 else "")
     size = f"{key.variant}, {batch}, {key.precision}"
     size += f", {key.scale} scale, {key.data} data, cache {key.cache}"
@@ -60,7 +59,8 @@ def description(plan: Plan) -> str:
         steps = f"{WARMUP_STEPS} + {plan.measured_steps:,} steps"
         if plan.settings.min_seconds is not None:
             steps = f"{WARMUP_STEPS} steps and a window of {plan.settings.min_seconds} s or more"
-    return f"{key.workload} in {key.framework}: {how}, {size}; {repeats} of {steps}, {where}"
+    what = f"{key.workload} in {key.framework}: {key.phase_and_scenario}"
+    return f"{what}, {size}; {repeats} of {steps}, {where}"
 
 
 def _data(plan: Plan) -> str:

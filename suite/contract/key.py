@@ -60,6 +60,11 @@ class Key:
         return self.phase if self.scenario == "offline" else f"{self.phase} {self.scenario}"
 
     @property
+    def phase_and_scenario(self) -> str:
+        """As :attr:`work`, but inference always names its scenario: ``infer offline``."""
+        return f"{self.phase} {self.scenario}" if self.phase == "infer" else self.work
+
+    @property
     def exchanges(self) -> bool:
         """Whether the ranks exchange gradients."""
         return self.devices > 1 and self.phase == "train" and self.strategy != INDEPENDENT

@@ -48,13 +48,12 @@ def title(record: Record) -> str:
         )
     key, storage = record.key, at(record.header.data, "settings.storage")
     counts = counts_of(record)
-    work = key.work if key.phase == "train" else f"{key.phase} {key.scenario}"
     if devices(record):
         device = f"{key.devices} x {name}"
     else:
         device = name if key.devices == 1 else f"{key.devices} ranks, {name}"
     batch = f"batch {key.batch}" + (" per device" if key.devices > 1 else "")
-    what = f"{work}, {key.precision}"
+    what = f"{key.phase_and_scenario}, {key.precision}"
     if not record.computes:
         loader = at(record.header.data, "loader")
         what = f"{key.phase} (the input pipeline alone, no model), loader {loader}"
