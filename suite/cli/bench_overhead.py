@@ -68,6 +68,7 @@ CASES = (
 )
 CONFIDENCE, EVALUATIONS = 0.95, 5
 LEAD_SECONDS = 0.95  # between a sample and the block around the next one
+COST_SAMPLES = 8  # whose mean CPU time is the cost of one
 LEAST_OBSERVATIONS = 8
 OWN_CORE = 0.99  # CPU time over wall time of an undisturbed worker
 QUIET_SHARE = 0.25  # of the observations must be undisturbed to show a miss
@@ -185,11 +186,11 @@ def by_arm(order: Sequence[bool], blocks: Sequence[Times]) -> Observation:
     return total(True), total(False)
 
 
-def sampler_cost(worker: NullWorkload, samples: int = 8) -> int:
+def sampler_cost(worker: NullWorkload) -> int:
     """CPU time in ns that the sampling process takes for one sample at 1 Hz."""
     with Sampler(worker.pid) as sampler:
         sampler.wait()
-        time.sleep(samples + 0.5)
+        time.sleep(COST_SAMPLES + 0.5)
         taken = len(sampler.stop()) - 1  # the cost excludes the first
     if sampler.cost_ns is None or taken < 1:
         raise RuntimeError(f"the sampler did not report its cost: {sampler.failure}")

@@ -34,6 +34,7 @@ SAME_WORK = ("scale", "variant", "scenario")
 # The conclusions for a ratio above 1 and below 1, of metrics other than times.
 _CONCLUSIONS = {"throughput": (FASTER, SLOWER), "energy": (MORE, LESS), "energy_node": (MORE, LESS)}
 _TIME_CONCLUSIONS = (SLOWER, FASTER)
+_MOST_NAMES = 6  # of differences that one line lists
 
 ComparableResult = Mapping[str, Any]
 
@@ -264,13 +265,11 @@ def difference_text(ratio: Ratio) -> str:
     return f"{percent(abs(ratio.value - 1))} ({percent(ends[0])} to {percent(ends[1])})"
 
 
-def unlike_sentence(sides: str, names: Sequence[str], most: int = 6) -> str:
+def unlike_sentence(sides: str, names: Sequence[str]) -> str:
     """The last sentence of a comparison of results that measure different work; empty for equal work."""
     if not names:
         return ""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    listed = ", ".join(names[:most]) + more
-    return f"DIFFERENT SETTINGS: {sides} differ in {listed}. The ratios compare different work."
+    return f"DIFFERENT SETTINGS: {sides} differ in {_first_names(names)}. The ratios compare different work."
 
 
 def percent(part: float) -> str:
@@ -295,7 +294,11 @@ def metric_values(row: MetricComparison) -> dict[str, Any]:
     }
 
 
-def difference_names(found: Sequence[Difference], most: int = 6) -> str:
-    """The names of the first ``most`` differences, and the number of others, in one line."""
-    names = [one.name for one in found[:most]]
-    return ", ".join(names) + (f" and {len(found) - most} more" if len(found) > most else "")
+def difference_names(found: Sequence[Difference]) -> str:
+    """The names of the first differences, and the number of others, in one line."""
+    return _first_names([one.name for one in found])
+
+
+def _first_names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

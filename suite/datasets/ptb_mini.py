@@ -61,9 +61,9 @@ def chain(seed: int = SEED) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.hstack((successors, last)), np.hstack((ends, last + _ODDS))
 
 
-def best_perplexity(seed: int = SEED) -> float:
+def best_perplexity() -> float:
     """The exponential of the chain's entropy rate in nats: the least perplexity of a model on a long text."""
-    successors, ends = chain(seed)
+    successors, ends = chain()
     odds = np.diff(ends, axis=1, prepend=0) / _ODDS
     share = np.full(len(odds), 1 / len(odds))
     for _ in range(1000):

@@ -134,7 +134,7 @@ def accelerators(framework: str) -> tuple[str, ...]:
     return tuple(name for name in ACCELERATORS if (folder / f"requirements-{name}.txt").is_file())
 
 
-def plan(framework: str, accel: str, *, root: Path | None = None) -> EnvironmentPlan:
+def plan(framework: str, accel: str) -> EnvironmentPlan:
     """The environment that ``ensure`` uses or makes. Raises :class:`EnvironmentMissing` without a lock."""
     name = f"{framework}-{accel}"
     lock = ROOT / "containers" / framework / f"requirements-{accel}.txt"
@@ -147,7 +147,7 @@ def plan(framework: str, accel: str, *, root: Path | None = None) -> Environment
             f"there is no locked {accel} build of {framework}, only {', '.join(locked)}: run it on the CPU, "
             "or give a custom interpreter or container image"
         )
-    return _plan_of_lock(name, lock, root)
+    return _plan_of_lock(name, lock)
 
 
 def tools_plan(name: str, *, root: Path | None = None) -> EnvironmentPlan:
@@ -155,7 +155,7 @@ def tools_plan(name: str, *, root: Path | None = None) -> EnvironmentPlan:
     return _plan_of_lock(name, ROOT / "requirements" / f"{name}.txt", root)
 
 
-def _plan_of_lock(name: str, lock: Path, root: Path | None) -> EnvironmentPlan:
+def _plan_of_lock(name: str, lock: Path, root: Path | None = None) -> EnvironmentPlan:
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     folder = (root or ROOT / ".envs") / f"{name}-{digest[:8]}"
     sizes = json.loads((ROOT / "containers" / "sizes.json").read_text())[name]
@@ -172,7 +172,6 @@ def ensure(
     *,
     allow_large: bool = False,
     progress: Progress | None = None,
-    root: Path | None = None,
     wheels: Path | None = None,
 ) -> Path:
     """The interpreter of the environment for ``framework`` on ``accel`` (``cpu`` | ``cuda``).
@@ -185,7 +184,7 @@ def ensure(
         LargeDownload: over 1 GB and ``allow_large`` is false.
         OSError: no space (ENOSPC) or a folder that cannot be written.
     """
-    wanted = plan(framework, accel, root=root)
+    wanted = plan(framework, accel)
     if wanted.ready:
         return wanted.python
     if wanted.download_bytes > LARGE_BYTES and not allow_large and wheels is None:

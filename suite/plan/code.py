@@ -46,26 +46,24 @@ def digest_of(files: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def git_state(root: Path = PROJECT) -> tuple[dict[str, object], dict[str, str]]:
-    """``commit`` and ``dirty``, and the reasons if they are null because there is no repository."""
-    commit = _git(root, "rev-parse", "HEAD")
-    changed = _git(root, "status", "--porcelain", "--", "suite", "conf", "rules", "containers")
+@cache
+def current_git_state() -> tuple[dict[str, object], dict[str, str]]:
+    """``commit`` and ``dirty``, and the reasons if they are null because there is no repository.
+
+    They are read once per process; callers copy the dictionaries before changing them.
+    """
+    commit = _git("rev-parse", "HEAD")
+    changed = _git("status", "--porcelain", "--", "suite", "conf", "rules", "containers")
     if commit is None or changed is None:
         why = "not a git checkout, or git is missing"
         return {"commit": None, "dirty": None}, {"git.commit": why, "git.dirty": why}
     return {"commit": commit, "dirty": bool(changed)}, {}
 
 
-@cache
-def current_git_state() -> tuple[dict[str, object], dict[str, str]]:
-    """The first :func:`git_state` of this process; callers copy the dictionaries before changing them."""
-    return git_state()
-
-
-def _git(root: Path, *arguments: str) -> str | None:
+def _git(*arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20, check=False
+            ["git", "-C", str(PROJECT), *arguments], capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

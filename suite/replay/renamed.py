@@ -14,15 +14,15 @@ from suite.containers.engines.native import PROJECT
 from suite.containers.images.inside import inside_files
 
 
-def copy_renamed(workload: str, name: str, folder: Path, root: Path = PROJECT) -> None:
-    """Copy the modules of ``root`` that a worker may import into ``folder``, with ``workload`` as ``name``.
+def copy_renamed(workload: str, name: str, folder: Path) -> None:
+    """Copy the modules that a worker may import into ``folder``, with ``workload`` as ``name``.
 
     ``folder`` is then a search path of modules. ``name`` must be a valid name of a module. ValueError if the
     specification does not state its name exactly once.
     """
     inside = f"suite/workloads/{workload}/"
-    for path in inside_files(root):
-        relative = path.relative_to(root).as_posix()
+    for path in inside_files(PROJECT):
+        relative = path.relative_to(PROJECT).as_posix()
         target = folder / (
             f"suite/workloads/{name}/{relative.removeprefix(inside)}"
             if relative.startswith(inside)
@@ -33,7 +33,7 @@ def copy_renamed(workload: str, name: str, folder: Path, root: Path = PROJECT) -
         if relative == f"{inside}spec.py":
             text = renamed_specification(text, workload, name)
         target.write_text(text, "utf-8")
-    shutil.copymode(root, folder)  # the worker in a container runs as another user
+    shutil.copymode(PROJECT, folder)  # the worker in a container runs as another user
 
 
 def renamed_text(text: str, workload: str, name: str) -> str:

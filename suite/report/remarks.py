@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from suite.log.finding import Finding
 from suite.log.model import Record
 from suite.log.safe import safe
 from suite.log.units import count
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 # The rules in words; {found} lists the values of the findings, {repeats} counts their repeats.
 _IN_WORDS = {
@@ -33,12 +29,12 @@ def remarks(record: Record, findings: Iterable[Finding]) -> list[str]:
     return lines + _load(record, disturbed=bool(lines))
 
 
-def print_remarks(record: Record, findings: Iterable[Finding], console: Console | None = None) -> None:
+def print_remarks(record: Record, findings: Iterable[Finding]) -> None:
     """Print :func:`remarks`, as wide as the terminal."""
-    from rich.console import Console as RichConsole
+    from rich.console import Console
     from rich.text import Text
 
-    console = console or RichConsole(highlight=False, soft_wrap=False)
+    console = Console(highlight=False, soft_wrap=False)
     for line in remarks(record, findings):
         console.print(Text("noise: " + safe(line, 400)))
 

@@ -14,15 +14,15 @@ OBSERVATION_SECONDS = 0.2
 BUSY_SHARE = 0.2  # of one core
 
 
-def machine_load(seconds: float = OBSERVATION_SECONDS) -> dict[str, Any]:
+def machine_load() -> dict[str, Any]:
     """Load average of one minute (decimal string) and the number of other processes above 20 % of a core.
 
-    Blocks for ``seconds``. Counts every process of this pid namespace except this one and its descendants;
-    threads of one process count once.
+    Blocks for OBSERVATION_SECONDS. Counts every process of this pid namespace except this one and its
+    descendants; threads of one process count once.
     """
     before = _cpu_times()
     began = time.monotonic_ns()
-    time.sleep(seconds)
+    time.sleep(OBSERVATION_SECONDS)
     elapsed = time.monotonic_ns() - began
     after = _cpu_times()
     busy = [pid for pid, used in after.items() if used - before.get(pid, 0) > BUSY_SHARE * elapsed]

@@ -24,12 +24,12 @@ def cpu_time_ns(pid: int) -> int:
     return time.clock_gettime_ns((~pid << 3) | _SCHED_CLOCK)
 
 
-def stat_fields(pid: int, root: Path = Path("/")) -> list[str]:
+def stat_fields(pid: int) -> list[str]:
     """The fields of /proc/<pid>/stat from the third (the state) on; the name before it may contain blanks."""
-    return (root / "proc" / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def descends(pid: int, ancestor: int, root: Path = Path("/")) -> bool:
+def descends(pid: int, ancestor: int) -> bool:
     """Whether ``pid`` is ``ancestor`` or one of its descendants.
 
     Raises Unavailable if ``pid`` has ended, or belongs to another pid namespace.
@@ -37,7 +37,7 @@ def descends(pid: int, ancestor: int, root: Path = Path("/")) -> bool:
     try:
         current = pid
         while current not in (ancestor, 0):
-            current = int(stat_fields(current, root)[1])
+            current = int(stat_fields(current)[1])
     except OSError:
         raise Unavailable("a process on the device cannot be seen from this pid namespace") from None
     return current == ancestor
