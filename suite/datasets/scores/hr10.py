@@ -42,13 +42,3 @@ def ranking(scores: NDArray[np.floating[Any]]) -> Score:
     hit = rank < TOP
     gain = np.where(hit, 1.0 / np.log2(rank + 2.0), 0.0)
     return Score("hr10", float(hit.mean()), {"ndcg10": float(gain.mean())})
-
-
-def popularity_hit_rate(items: NDArray[np.integer[Any]], candidates: NDArray[np.integer[Any]]) -> float:
-    """HR@10 of ranking ``candidates`` [users, 100] by how often each occurs in ``items`` (training ids).
-
-    It is the result of a model that has learnt only popularity.
-    """
-    largest = int(max(items.max(), candidates.max()))
-    counts = np.bincount(items, minlength=largest + 1)
-    return ranking(counts[candidates].astype(np.float64)).value
