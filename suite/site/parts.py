@@ -113,13 +113,6 @@ def rate_of(repeat: Mapping[str, Any]) -> float | None:
     return 1e9 * units / window_ns if units and window_ns else None
 
 
-def rates_of(result: Result) -> list[float]:
-    """The throughput of each repeat that has one; a quality run and one without a score have none."""
-    if result.row.group[2] == "quality":
-        return []
-    return [rate for one in result.facts.get("repeats", ()) if (rate := rate_of(one)) is not None]
-
-
 def watermark_of(result: Result) -> str:
     """The text across the figures of a result; empty unless it is practice."""
     return watermark(result.row.group[0])

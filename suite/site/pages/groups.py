@@ -73,9 +73,17 @@ def as_measured(result: Result) -> Measured:
         result.row.status,
         result.row.why,
         result.row,
-        {"throughput_per_s": parts.rates_of(result)},
+        {"throughput_per_s": _rates(result)},
         result.facts["code"],
     )
+
+
+def _rates(result: Result) -> list[float]:
+    """The throughput of each repeat that has one; a quality run and one without a score have none."""
+    if result.row.group[2] == "quality":
+        return []
+    rates = (parts.rate_of(repeat) for repeat in result.facts.get("repeats", ()))
+    return [rate for rate in rates if rate is not None]
 
 
 def _measured(result: Result) -> str:
