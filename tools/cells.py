@@ -35,6 +35,7 @@ from typing import Any
 
 ROOT = Path(os.environ.get("SUITE_ROOT") or Path(__file__).resolve().parents[1])
 TOKEN = "cells"
+OF_CELL = ("batch", "variant", "precision", "scenario", "scale", "fast")
 TIMES = ("import", "setup", "compile", "warmup")
 XLA_LOG = ",".join(
     f"{name}=1"
@@ -68,18 +69,10 @@ def parse_cell(text: str, options: argparse.Namespace) -> dict[str, Any]:
     given: dict[str, Any] = (
         dict(pair.split("=", 1) for pair in rest[0].split(",")) if rest and rest[0] else {}
     )
-    unknown = set(given) - {"batch", "variant", "precision", "scenario", "scale", "fast"}
-    if unknown or phase not in ("train", "infer"):
-        raise SystemExit(
-            f"{text}: expected workload:train|infer[:batch=,variant=,precision=,scenario=,scale=,fast=]"
-        )
-    return {
-        "workload": workload,
-        "phase": phase,
-        "precision": options.precision,
-        "scale": options.scale,
-        **given,
-    }
+    if not set(given) <= set(OF_CELL) or phase not in ("train", "infer"):
+        raise SystemExit(f"{text}: expected workload:train|infer[:{'=,'.join(OF_CELL)}=]")
+    usual = {"precision": options.precision, "scale": options.scale}
+    return {"workload": workload, "phase": phase, **usual, **given}
 
 
 def job_of(
@@ -111,11 +104,6 @@ def job_of(
         "tail_ns": 0,
         "data_dir": "",
         "scratch_dir": str(scratch),
-        "pair_file": "",
-        "quality": {"max_epochs": 0},
-        "loader": "native",
-        "world_size": 1,
-        "collective": "",
     }
     return spec, key, job
 
