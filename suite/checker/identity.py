@@ -159,19 +159,31 @@ def settings_digest(c: HeaderContext) -> Iterator[Fault]:
 @header_rule("ID-009")
 def overrides_agree(c: HeaderContext) -> Iterator[Fault]:
     """The settings have the values that the command line set."""
-    settings, key = c.header["settings"], key_fields(c.subject)
+    settings = c.header["settings"]
     requested = {}
     for text in c.header["overrides"]:
         name, equals, value = text.lstrip("+").partition("=")
         if equals:
             requested[name] = value.strip("'\"")
     for name, value in requested.items():
-        if (name in key or name in _PAIRED) and value not in ("auto", "null") and not value.startswith("<"):
+        if value not in ("auto", "null") and not value.startswith("<"):
             found = settings.get(name)
             if (name, value) == ("batch", "max") and "batch_search" in settings:
                 continue  # ID-014 checks the search
-            if found is not None and str(found) != value:
+            if found is not None and not _same_value(found, value):
                 yield Fault(f"header, data.overrides ({name})", f"{name}={found}, as in the settings", value)
+
+
+def _same_value(found: object, text: str) -> bool:
+    """Whether ``text`` of a command line means the value ``found`` of a setting."""
+    if isinstance(found, bool):
+        return text.lower() == str(found).lower()
+    if isinstance(found, float):
+        try:
+            return float(text) == found
+        except ValueError:
+            return False
+    return str(found) == text
 
 
 @header_rule("ID-014", kind=BENCHMARK)

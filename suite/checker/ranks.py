@@ -22,6 +22,7 @@ from suite.checker.time import most_repeats
 from suite.contract import BENCHMARK, INDEPENDENT, node_of_rank
 from suite.contract.traits import framework_names, traits_of
 from suite.log.lateness import slow_repeats
+from suite.log.model import Repeat
 
 # Facts that may differ between ranks: their cores and their device.
 _PER_RANK = ("affinity", "framework.device")
@@ -256,3 +257,61 @@ def arrivals_within_steps(c: Context) -> Iterator[Fault]:
                         yield Fault(step.location("exchange_ns"), wanted, at)
                         break
                     before = end
+
+
+@rule("RANK-023", mode="throughput", kind=BENCHMARK)
+def exchange_precedes_ends(c: Context) -> Iterator[Fault]:
+    """In most repeats no rank ends a step before every rank has reached the exchange of that step.
+
+    An exchange gives each rank the gradients of all, so none can be ahead of another by a step.
+    """
+    if not c.key.exchanges:
+        return
+    early: list[list[Fault]] = []  # of each repeat
+    for repeat in c.repeats:
+        early.append([])
+        slack = c.rules.limit("timestamps_ns") + _clock_errors(repeat)
+        kinds = {report["timestamp_kind"] for report in repeat.reports}
+        rows = [repeat.steps_of(report["rank"], "measured") for report in repeat.reports]
+        if "host_dispatch" in kinds:
+            continue
+        opened = [report["window"]["open_ns"] for report in repeat.reports]
+        for steps in zip(*rows, strict=True):
+            if any(step["exchange_ns"] is None for step in steps):
+                break
+            reached = max(at + step["exchange_ns"] for at, step in zip(opened, steps, strict=True))
+            for at, step in zip(opened, steps, strict=True):
+                if at + step["step_end_ns"] < reached - slack:
+                    wanted = f"{reached - at} or more: the last rank reached the exchange then"
+                    early[-1].append(Fault(step.location("step_end_ns"), wanted, step["step_end_ns"]))
+            if early[-1]:
+                break
+    yield from most_repeats(early)
+
+
+@rule("RANK-024", mode="throughput", kind=BENCHMARK)
+def arrivals_precise(c: Context) -> Iterator[Fault]:
+    """Clocks of arrivals at the exchange are known, and precise enough to tell which rank is slow."""
+    share, most_ns = c.rules.limit("slow_rank_lateness"), c.rules.limit("arrival_bound_ns")
+    for repeat in c.repeats if c.key.exchanges else ():
+        for report in repeat.reports:
+            first = repeat.steps_of(report["rank"], "measured")[0]
+            if first["exchange_ns"] is not None and "exchange_clock" not in report.data:
+                yield Fault(report.location("exchange_clock"), "the clock of exchange_ns", "none")
+        step_ns = end_of(repeat)["window"]["ns"] / c.counts["measured_steps"]
+        most, found = max(share * step_ns, most_ns), _arrival_errors(repeat)
+        if found > most:
+            location = repeat.reports[0].location("exchange_clock.bound_ns")
+            yield Fault(location, f"at most {most:.0f} in the two largest of all ranks together", found)
+
+
+def _arrival_errors(repeat: Repeat) -> int:
+    """The largest error of the difference of two ranks' arrivals, in ns, by the clocks that record them."""
+    clocks = (report.data.get("exchange_clock", {}) for report in repeat.reports)
+    return sum(sorted(clock.get("bound_ns", 0) for clock in clocks)[-2:])
+
+
+def _clock_errors(repeat: Repeat) -> int:
+    """The same with the errors of the nodes' clocks."""
+    nodes = sorted(repeat.clock_error_ns(node) or 0 for node in range(start_of(repeat)["nodes"]))
+    return _arrival_errors(repeat) + sum(nodes[-2:])

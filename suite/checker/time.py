@@ -9,6 +9,7 @@ from itertools import pairwise
 from operator import lt
 
 from suite.checker.context import STRUCTURE, WITH_KEY, Context, Fault, end_of, rule, start_of
+from suite.contract import BENCHMARK
 from suite.log.model import Event
 
 _NS = 1_000_000_000
@@ -122,10 +123,13 @@ def events_in_time(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-007", mode="throughput")
 def dispatch_in_window(c: Context) -> Iterator[Fault]:
-    """Steps were dispatched in order and before their phase ended."""
+    """Steps were dispatched in order and before their phase ended; those of the warm-up ended within it."""
     for repeat in c.repeats:
         for report in repeat.reports:
-            for phase, limit in (("warmup", report["warmup_ns"]), ("measured", report["window"]["ns"])):
+            last, warmup_ns = repeat.steps_of(report["rank"], "warmup")[-1], report["warmup_ns"]
+            if warmup_ns is not None and last["step_end_ns"] > warmup_ns:
+                yield Fault(last.location("step_end_ns"), f"at most {warmup_ns}", last["step_end_ns"])
+            for phase, limit in (("warmup", warmup_ns), ("measured", report["window"]["ns"])):
                 before = 0
                 for step in repeat.steps_of(report["rank"], phase):
                     now = step.data["dispatch_ns"]
@@ -304,3 +308,19 @@ def setup_fits_before_window(c: Context) -> Iterator[Fault]:
             most, waited = report["window"]["ns"], report["input_wait_ns"] or 0
             if waited > most:
                 yield Fault(report.location("input_wait_ns"), f"at most {most}, the window", waited)
+
+
+@rule("TIME-021", mode="throughput", kind=BENCHMARK)
+def single_stream_waits(c: Context) -> Iterator[Fault]:
+    """In single_stream a step ends with its output on the host: none is dispatched ahead or copied later."""
+    if c.key.scenario != "single_stream":
+        return
+    for repeat in c.repeats:
+        for report in repeat.reports:
+            if (copied := report["window"]["collect_ns"]) != 0:
+                yield Fault(report.location("window.collect_ns"), 0, copied)
+            for step in repeat.steps_of(report["rank"], "measured"):
+                if step["dispatch_ns"] != step["step_end_ns"]:
+                    wanted = f"{step['step_end_ns']}, as step_end_ns"
+                    yield Fault(step.location("dispatch_ns"), wanted, step["dispatch_ns"])
+                    break

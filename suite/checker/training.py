@@ -207,9 +207,13 @@ def envelope_settled(c: HeaderContext) -> Iterator[Fault]:
 
 @rule("TRAIN-010", mode="throughput", kind=BENCHMARK)
 def repeats_differ(c: Context) -> Iterator[Fault]:
-    """Repeats that train on different batches have different losses and weights."""
+    """Repeats that train on different batches have different losses and weights; so have ranks their losses.
+
+    Ranks that exchange gradients end with the same weights, others not.
+    """
     if c.key.phase != "train":
         return
+    yield from _equal_ranks(c)
     for first, second in combinations(c.repeats, 2):
         if first.column("batch_digest") == second.column("batch_digest"):
             continue
@@ -227,6 +231,22 @@ def repeats_differ(c: Context) -> Iterator[Fault]:
                 f"values other than those of repeat {first.index}, as the batches differ",
                 "equal values",
             )
+
+
+def _equal_ranks(c: Context) -> Iterator[Fault]:
+    for repeat in c.repeats:
+        for first, second in combinations(repeat.reports, 2):
+            ranks = first["rank"], second["rank"]
+            if repeat.column("batch_digest", ranks[0]) == repeat.column("batch_digest", ranks[1]):
+                continue
+            losses = [repeat.column("loss", rank) for rank in ranks]
+            final = second["parameters"]["final"]
+            equal = ["loss"] if losses[0] == losses[1] and None not in losses[0] else []
+            if not c.key.exchanges and c.key.updates and final is not None:
+                equal += ["parameters.final"] if final == first["parameters"]["final"] else []
+            for name in equal:
+                wanted = f"values other than those of rank {ranks[0]}, as the batches differ"
+                yield Fault(f"repeat {repeat.index}, rank {ranks[1]}, {name}", wanted, "equal values")
 
 
 @rule("TRAIN-011", mode="throughput")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from suite.checker.context import Context, Fault, rule
+from suite.checker.time import most_repeats
 from suite.checker.training import mean_loss, trained
 from suite.contract import BENCHMARK
 from suite.log import statistics
@@ -68,3 +69,26 @@ def warmup_duration(c: Context) -> Iterator[Fault]:
             least = c.rules.limit("warm_share") * typical * count["warmup_steps"]
             if report["warmup_ns"] < least:
                 yield Fault(report.location("warmup_ns"), f"at least {int(least)}", report["warmup_ns"])
+
+
+@rule("WARM-003", mode="throughput", kind=BENCHMARK)
+def soak_is_as_fast(c: Context) -> Iterator[Fault]:
+    """In most repeats a step of the window takes about as long as one of the soak before it.
+
+    The soak runs the same steps, and drains the device after every ten: those of `ncf` inference took nearly
+    twice as long. In single_stream each step waits, which makes it longer than one of the soak.
+    """
+    low = c.rules.limit("soak_step_single" if c.key.scenario == "single_stream" else "soak_step_low")
+    high, steps = c.rules.limit("soak_step_high"), c.counts["measured_steps"]
+    faults: list[list[Fault]] = []  # of each repeat
+    for repeat in c.repeats:
+        faults.append([])
+        for report in repeat.reports:
+            if not report["soak_steps"] or not report["soak_ns"]:
+                continue
+            soak = report["soak_ns"] / report["soak_steps"]
+            found = report["window"]["ns"] / steps
+            if not low * soak <= found <= high * soak:
+                wanted = f"{low:g} to {high:g} times {soak:.0f} ns a step, as in the soak, in most repeats"
+                faults[-1].append(Fault(report.location("window.ns"), wanted, f"{found:.0f} ns a step"))
+    yield from most_repeats(faults)
