@@ -291,7 +291,7 @@ def exchange_precedes_ends(c: Context) -> Iterator[Fault]:
 
 @rule("RANK-024", mode="throughput", kind=BENCHMARK)
 def arrivals_precise(c: Context) -> Iterator[Fault]:
-    """Clocks of arrivals at the exchange are known, and precise enough to tell which rank is slow."""
+    """Clocks of arrivals at the exchange are known, and precise enough to name a slow rank."""
     share, most_ns = c.rules.limit("slow_rank_lateness"), c.rules.limit("arrival_bound_ns")
     for repeat in c.repeats if c.key.exchanges else ():
         for report in repeat.reports:

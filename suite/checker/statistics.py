@@ -81,7 +81,7 @@ def few_outliers(c: Context) -> Iterator[Fault]:
         allowed = most * len(values) / MEASURED_STEPS
         if found > allowed and cost > share:
             wanted = f"at most {allowed:.0f} outliers of {len(values)}, or {share:.0%} of the window"
-            yield Fault(location, wanted, found)
+            yield Fault(location, wanted, f"{found} outliers, {cost:.0%} of the window")
         elif cost > ceiling:
             yield Fault(location, f"mean and median of a step at most {ceiling:.0%} apart", f"{cost:.0%}")
 
