@@ -227,15 +227,12 @@ def processor_time_possible(c: Context) -> Iterator[Fault]:
         if change > most:
             location = closed.location("processes.cpu_time_ns")
             yield Fault(location, f"an increase of at most {int(most)} by {threads} processors", f"{change}")
-            continue
-        if change < 0:  # TELE-002 reports it
-            continue
         repeat = next(one for one in c.repeats if one.index == opened.repeat)
         reports = [report for report in repeat.reports if report["node"] == opened["node"]]
-        if any(report["cpu_time_ns"] is None for report in reports):
+        times = [report["cpu_time_ns"] for report in reports]
+        if change > most or change < 0 or None in times:  # TELE-002 reports a decrease
             continue
-        own = sum(report["cpu_time_ns"] for report in reports)
-        if not least * change <= own <= change:
+        if not least * change <= (own := sum(times)) <= change:
             wanted = f"{least:.0%} to 100 % of {change}, by which the processor time of all ranks increased"
             yield Fault(reports[0].location("cpu_time_ns"), wanted, f"{own} in all ranks of the node")
 
@@ -292,6 +289,26 @@ def energy_agrees_with_power(c: Context) -> Iterator[Fault]:
                     f"{sampled / 1e3:.0f} J of the sampled power, within {share:.0%}",
                     f"{counted / 1e3:.0f} J",
                 )
+
+
+@rule("TELE-017", mode="throughput", kind=WITH_KEY)
+def devices_equally_busy(c: Context) -> Iterator[Fault]:
+    """In a repeat with readings over a sufficient time, devices with equal work take similar power."""
+    least, most = c.rules.limit("energy_span_ns"), c.rules.limit("power_ratio")
+    for repeat in c.repeats if c.devices > 1 else ():
+        nodes = start_of(repeat)["nodes"]
+        found: list[tuple[float, Event, int]] = []  # watts, the last reading, device
+        for node in range(nodes):
+            spans = list(_spans_of_steps(repeat, node, int(c.rules.limit("power_lag_ns"))))
+            for index in range(c.devices // nodes):
+                passed, _, counted, last = _energy(spans, index)
+                if last is not None and passed >= least:
+                    found.append((counted * 1e6 / passed, last, index))
+        found.sort(key=lambda one: one[0])
+        if found and found[-1][0] > most * found[0][0]:
+            watts, event, index = found[0]
+            wanted = f"{found[-1][0] / most:.0f} W or more, as another device took {found[-1][0]:.0f} W"
+            yield Fault(event.location(f"devices.{index}.energy_mj"), wanted, f"{watts:.0f} W")
 
 
 @rule("TELE-015", mode="throughput", kind=WITH_KEY)
