@@ -10,8 +10,8 @@ from suite.contract import BENCHMARK
 
 _OPERATIONS = {"allreduce": "all_reduce", "parameter_server": "push_pull"}  # of each strategy
 # As the worker sweeps: bytes, and sums of each size.
-_SMALLEST, _GROWTH, _SUMS = 4, 4, 5
-_LARGEST = {"cpu": 64 << 20, "cuda": 1 << 30}
+SMALLEST, GROWTH, ITERATIONS = 4, 4, 5
+LARGEST = {"cpu": 64 << 20, "cuda": 1 << 30}
 
 
 @rule("EXCH-001", STRUCTURE, kind=WITH_KEY)
@@ -21,7 +21,7 @@ def every_rank_swept(c: Context) -> Iterator[Fault]:
     The sizes grow as in :mod:`suite.worker.exchange_sweep`, until the largest, time or memory ends them.
     """
     swept = c.mode == "throughput" and c.key.exchanges
-    largest = _LARGEST["cpu" if c.header["settings"].get("device") == "cpu" else "cuda"]
+    largest = LARGEST["cpu" if c.header["settings"].get("device") == "cpu" else "cuda"]
     for repeat in c.repeats:
         wanted = list(range(c.key.devices)) if swept and repeat.index == 0 else []
         found = [sweep["rank"] for sweep in repeat.sweeps]
@@ -38,10 +38,10 @@ def every_rank_swept(c: Context) -> Iterator[Fault]:
             ]
             if shapes[0] != shapes[1] or sweep["ended"] != first["ended"]:
                 yield Fault(sweep.location("sizes"), f"{shapes[0]}, as rank 0", shapes[1])
-            grown = [(_SMALLEST * _GROWTH**number, _SUMS) for number in range(len(shapes[1]))]
+            grown = [(SMALLEST * GROWTH**number, ITERATIONS) for number in range(len(shapes[1]))]
             if shapes[1] != grown:
                 yield Fault(sweep.location("sizes"), f"(bytes, sums): {grown}", shapes[1])
-            elif ((largest, _SUMS) in grown[-1:]) != (sweep["ended"] == "largest"):
+            elif ((largest, ITERATIONS) in grown[-1:]) != (sweep["ended"] == "largest"):
                 ends = f"largest at {largest} bytes, and only there"
                 yield Fault(sweep.location("ended"), ends, f"{sweep['ended']} after {grown[-1:]}")
 

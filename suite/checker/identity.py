@@ -164,13 +164,13 @@ def overrides_agree(c: HeaderContext) -> Iterator[Fault]:
     for text in c.header["overrides"]:
         name, equals, value = text.lstrip("+").partition("=")
         if equals:
-            requested[name] = value.strip("'\"")
+            requested[name.removeprefix("framework.")] = value.strip("'\"")
     for name, value in requested.items():
         if value not in ("auto", "null") and not value.startswith("<"):
             found = settings.get(name)
             if (name, value) == ("batch", "max") and "batch_search" in settings:
                 continue  # ID-014 checks the search
-            if found is not None and not _same_value(found, value):
+            if isinstance(found, str | int) and not _same_value(found, value):
                 yield Fault(f"header, data.overrides ({name})", f"{name}={found}, as in the settings", value)
 
 
@@ -178,11 +178,11 @@ def _same_value(found: object, text: str) -> bool:
     """Whether ``text`` of a command line means the value ``found`` of a setting."""
     if isinstance(found, bool):
         return text.lower() == str(found).lower()
-    if isinstance(found, float):
+    if isinstance(found, int):
         try:
-            return float(text) == found
+            return int(text) == found  # as Hydra reads numbers: +200 and 1_000 too
         except ValueError:
-            return False
+            return text.startswith("[") and text.count(",") + 1 == found  # devices=[0,1] are two
     return str(found) == text
 
 

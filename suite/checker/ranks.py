@@ -22,7 +22,7 @@ from suite.checker.time import most_repeats
 from suite.contract import BENCHMARK, INDEPENDENT, node_of_rank
 from suite.contract.traits import framework_names, traits_of
 from suite.log.lateness import slow_repeats
-from suite.log.model import Repeat
+from suite.log.model import Event, Repeat
 
 # Facts that may differ between ranks: their cores and their device.
 _PER_RANK = ("affinity", "framework.device")
@@ -248,6 +248,7 @@ def arrivals_within_steps(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         for report in repeat.reports:
             slack = c.rules.limit("timestamps_ns") + report.data.get("exchange_clock", {}).get("bound_ns", 0)
+            slack += repeat.drift_ns(report)
             for phase in ("warmup", "measured"):
                 before = 0
                 for step in repeat.steps_of(report["rank"], phase):
@@ -271,6 +272,7 @@ def exchange_precedes_ends(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         early.append([])
         slack = c.rules.limit("timestamps_ns") + _clock_errors(repeat)
+        slack += max(map(repeat.drift_ns, repeat.reports))
         kinds = {report["timestamp_kind"] for report in repeat.reports}
         rows = [repeat.steps_of(report["rank"], "measured") for report in repeat.reports]
         if "host_dispatch" in kinds:
@@ -301,17 +303,21 @@ def arrivals_precise(c: Context) -> Iterator[Fault]:
         step_ns = end_of(repeat)["window"]["ns"] / c.counts["measured_steps"]
         most, found = max(share * step_ns, most_ns), _arrival_errors(repeat)
         if found > most:
-            location = repeat.reports[0].location("exchange_clock.bound_ns")
-            yield Fault(location, f"at most {most:.0f} in the two largest of all ranks together", found)
+            widest = max(repeat.reports, key=_bound_ns)
+            wanted = f"at most {most:.0f} ns: the sum of the two largest bounds of all ranks"
+            yield Fault(widest.location("exchange_clock.bound_ns"), wanted, f"{found} ns")
+
+
+def _bound_ns(report: Event) -> int:
+    return int(report.data.get("exchange_clock", {}).get("bound_ns", 0))
 
 
 def _arrival_errors(repeat: Repeat) -> int:
     """The largest error of the difference of two ranks' arrivals, in ns, by the clocks that record them."""
-    clocks = (report.data.get("exchange_clock", {}) for report in repeat.reports)
-    return sum(sorted(clock.get("bound_ns", 0) for clock in clocks)[-2:])
+    return sum(sorted(map(_bound_ns, repeat.reports))[-2:])
 
 
 def _clock_errors(repeat: Repeat) -> int:
-    """The same with the errors of the nodes' clocks."""
+    """The largest error, in ns, when times of two ranks are compared: of their clocks and their nodes'."""
     nodes = sorted(repeat.clock_error_ns(node) or 0 for node in range(start_of(repeat)["nodes"]))
     return _arrival_errors(repeat) + sum(nodes[-2:])

@@ -127,8 +127,12 @@ def dispatch_in_window(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         for report in repeat.reports:
             last, warmup_ns = repeat.steps_of(report["rank"], "warmup")[-1], report["warmup_ns"]
-            if warmup_ns is not None and last["step_end_ns"] > warmup_ns:
-                yield Fault(last.location("step_end_ns"), f"at most {warmup_ns}", last["step_end_ns"])
+            slack = 0.0
+            if report["timestamp_kind"] == "device":  # the device's clock, compared with the host's
+                slack = max(c.rules.limit("timestamps_relative") * warmup_ns, c.rules.limit("timestamps_ns"))
+            if last["step_end_ns"] > warmup_ns + slack:
+                wanted = f"at most {int(warmup_ns + slack)}"
+                yield Fault(last.location("step_end_ns"), wanted, last["step_end_ns"])
             for phase, limit in (("warmup", warmup_ns), ("measured", report["window"]["ns"])):
                 before = 0
                 for step in repeat.steps_of(report["rank"], phase):

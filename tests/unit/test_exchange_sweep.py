@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.checker import exchange
 from suite.compare.scaling_arm import sweep_rows
 from suite.log.reader import read_result
 from suite.worker import exchange_sweep
@@ -36,6 +37,11 @@ def test_sweep_ends_at_the_largest_size() -> None:
     assert sizes[-1] == 64 << 20
     assert swept["ended"] == "largest"
     assert swept["sizes"][0]["times_ns"] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("name", ["SMALLEST", "GROWTH", "ITERATIONS", "LARGEST"])
+def test_checker_expects_the_sizes_of_the_worker(name: str) -> None:
+    assert getattr(exchange, name) == getattr(exchange_sweep, name)
 
 
 def test_sweep_ends_where_a_device_lacks_the_memory() -> None:
