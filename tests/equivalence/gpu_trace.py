@@ -94,7 +94,7 @@ def as_on_a_gpu(stack: ExitStack, capability: Capability) -> None:
     changes: dict[str, Any] = {
         "torch.version.cuda": "13.0",
         "torch.compile": plain,
-        "suite.frameworks.pytorch.kept.Kept.takes": lambda _: False,
+        "suite.frameworks.pytorch.kept.Kept.can_keep": lambda _: False,
         "torch.cuda.is_available": lambda: True,
         "torch.cuda.get_device_capability": lambda *_: capability,
         "torch.cuda.get_device_properties": lambda *_: processors,
