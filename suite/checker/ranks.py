@@ -21,8 +21,7 @@ from suite.checker.environment import differences
 from suite.checker.time import most_repeats
 from suite.contract import BENCHMARK, INDEPENDENT, node_of_rank
 from suite.contract.traits import framework_names, traits_of
-from suite.log.lateness import slow_repeats
-from suite.log.model import Event, Repeat
+from suite.log.lateness import arrival_error_ns, arrivals_error_ns, clocks_error_ns, slow_repeats
 
 # Facts that may differ between ranks: their cores and their device.
 _PER_RANK = ("affinity", "framework.device")
@@ -247,8 +246,7 @@ def arrivals_within_steps(c: Context) -> Iterator[Fault]:
     exchanges = c.conversion is None and c.key.exchanges
     for repeat in c.repeats:
         for report in repeat.reports:
-            slack = c.rules.limit("timestamps_ns") + report.data.get("exchange_clock", {}).get("bound_ns", 0)
-            slack += repeat.drift_ns(report)
+            slack = c.rules.limit("timestamps_ns") + arrival_error_ns(report) + repeat.drift_ns(report)
             for phase in ("warmup", "measured"):
                 before = 0
                 for step in repeat.steps_of(report["rank"], phase):
@@ -271,12 +269,12 @@ def exchange_precedes_ends(c: Context) -> Iterator[Fault]:
     early: list[list[Fault]] = []  # of each repeat
     for repeat in c.repeats:
         early.append([])
-        slack = c.rules.limit("timestamps_ns") + _clock_errors(repeat)
-        slack += max(map(repeat.drift_ns, repeat.reports))
-        kinds = {report["timestamp_kind"] for report in repeat.reports}
-        rows = [repeat.steps_of(report["rank"], "measured") for report in repeat.reports]
-        if "host_dispatch" in kinds:
+        if any(report["timestamp_kind"] == "host_dispatch" for report in repeat.reports):
             continue
+        error = clocks_error_ns(repeat)
+        slack = c.rules.limit("timestamps_ns") + max(map(repeat.drift_ns, repeat.reports))
+        slack += arrivals_error_ns(repeat.reports) if error is None else error  # NODE-002 reports None
+        rows = [repeat.steps_of(report["rank"], "measured") for report in repeat.reports]
         opened = [report["window"]["open_ns"] for report in repeat.reports]
         for steps in zip(*rows, strict=True):
             if any(step["exchange_ns"] is None for step in steps):
@@ -301,23 +299,8 @@ def arrivals_precise(c: Context) -> Iterator[Fault]:
             if first["exchange_ns"] is not None and "exchange_clock" not in report.data:
                 yield Fault(report.location("exchange_clock"), "the clock of exchange_ns", "none")
         step_ns = end_of(repeat)["window"]["ns"] / c.counts["measured_steps"]
-        most, found = max(share * step_ns, most_ns), _arrival_errors(repeat)
+        most, found = max(share * step_ns, most_ns), arrivals_error_ns(repeat.reports)
         if found > most:
-            widest = max(repeat.reports, key=_bound_ns)
+            widest = max(repeat.reports, key=arrival_error_ns)
             wanted = f"at most {most:.0f} ns: the sum of the two largest bounds of all ranks"
             yield Fault(widest.location("exchange_clock.bound_ns"), wanted, f"{found} ns")
-
-
-def _bound_ns(report: Event) -> int:
-    return int(report.data.get("exchange_clock", {}).get("bound_ns", 0))
-
-
-def _arrival_errors(repeat: Repeat) -> int:
-    """The largest error of the difference of two ranks' arrivals, in ns, by the clocks that record them."""
-    return sum(sorted(map(_bound_ns, repeat.reports))[-2:])
-
-
-def _clock_errors(repeat: Repeat) -> int:
-    """The largest error, in ns, when times of two ranks are compared: of their clocks and their nodes'."""
-    nodes = sorted(repeat.clock_error_ns(node) or 0 for node in range(start_of(repeat)["nodes"]))
-    return _arrival_errors(repeat) + sum(nodes[-2:])

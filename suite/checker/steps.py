@@ -55,14 +55,14 @@ def units_defined(c: Context) -> Iterator[Fault]:
 def units_of_steps(c: Context) -> Iterator[Fault]:
     """Each step has, summed over the ranks, exactly the units of the specification; no rank has none."""
     for repeat in c.repeats:
-        wanted = c.units(repeat)
-        found = [0] * len(wanted)
-        for number, units in zip(repeat.column("step"), repeat.column("units"), strict=True):
-            found[number] += units
         if min(repeat.column("units")) < 1:
             idle = next(step for step in repeat.steps if step["units"] < 1)
             yield Fault(idle.location("units"), "1 or more", idle["units"])
             continue
+        wanted = c.units(repeat)
+        found = [0] * len(wanted)
+        for number, units in zip(repeat.column("step"), repeat.column("units"), strict=True):
+            found[number] += units
         for number, (expected, actual) in enumerate(zip(wanted, found, strict=True)):
             if expected != actual:
                 location = next(step for step in repeat.steps if step["step"] == number).location("units")

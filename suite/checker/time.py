@@ -62,9 +62,7 @@ def timestamps_fill_the_window(c: Context) -> Iterator[Fault]:
             if report["timestamp_kind"] == "host_dispatch":
                 continue
             window = report["window"]["ns"]
-            slack = max(c.rules.limit("timestamps_relative") * window, c.rules.limit("timestamps_ns"))
-            last = repeat.steps_of(report["rank"], "measured")[-1]["step_end_ns"]
-            found = last + (report["window"]["collect_ns"] or 0)
+            slack, found = _slack_ns(c, window), repeat.timestamps_end_ns(report)
             most = max(c.rules.limit(later) * window, slack)
             wanted = f"{found} (last timestamp + collect_ns) within"
             if found - window > slack:
@@ -73,6 +71,11 @@ def timestamps_fill_the_window(c: Context) -> Iterator[Fault]:
                 wanted += f" {int(most)} ns, in most repeats"
                 late[-1].append(Fault(report.location("window.ns"), wanted, window))
     yield from most_repeats(late)
+
+
+def _slack_ns(c: Context, span_ns: int) -> float:
+    """How far timestamps may be from a span of the host's clock."""
+    return max(c.rules.limit("timestamps_relative") * span_ns, c.rules.limit("timestamps_ns"))
 
 
 @rule("TIME-003")
@@ -127,12 +130,10 @@ def dispatch_in_window(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         for report in repeat.reports:
             last, warmup_ns = repeat.steps_of(report["rank"], "warmup")[-1], report["warmup_ns"]
-            slack = 0.0
-            if report["timestamp_kind"] == "device":  # the device's clock, compared with the host's
-                slack = max(c.rules.limit("timestamps_relative") * warmup_ns, c.rules.limit("timestamps_ns"))
-            if last["step_end_ns"] > warmup_ns + slack:
-                wanted = f"at most {int(warmup_ns + slack)}"
-                yield Fault(last.location("step_end_ns"), wanted, last["step_end_ns"])
+            # The clock of a device is compared with the host's.
+            most = warmup_ns + (_slack_ns(c, warmup_ns) if report["timestamp_kind"] == "device" else 0)
+            if last["step_end_ns"] > most:
+                yield Fault(last.location("step_end_ns"), f"at most {int(most)}", last["step_end_ns"])
             for phase, limit in (("warmup", warmup_ns), ("measured", report["window"]["ns"])):
                 before = 0
                 for step in repeat.steps_of(report["rank"], phase):

@@ -81,10 +81,7 @@ def repeat_lateness(repeat: Repeat) -> Lateness | None:
         arrivals.append([opened[rank] + time for time in times])
     if len(arrivals) < 2 or len(set(map(len, arrivals))) > 1:
         return None
-    nodes = [repeat.clock_error_ns(node) for node in {report["node"] for report in repeat.reports}]
-    known = [error for error in nodes if error is not None]
-    bound = sum(sorted(known)[-2:]) + _clocks_ns(repeat.reports) if len(known) == len(nodes) else None
-    return lateness_of(arrivals, bound)
+    return lateness_of(arrivals, clocks_error_ns(repeat))
 
 
 def slow_repeats(repeats: Iterable[Repeat], share: float, lateness: float) -> dict[int, dict[int, Lateness]]:
@@ -97,7 +94,18 @@ def slow_repeats(repeats: Iterable[Repeat], share: float, lateness: float) -> di
     return dict(sorted(found.items()))
 
 
-def _clocks_ns(reports: Sequence[Event]) -> int:
-    """The sum of the two largest errors of the ranks' clocks."""
-    errors = [int(report.data.get("exchange_clock", {}).get("bound_ns", 0)) for report in reports]
-    return sum(sorted(errors)[-2:])
+def arrival_error_ns(report: Event) -> int:
+    """The largest error of a rank's arrivals on its host's clock; 0 where no clock is stated."""
+    return int(report.data.get("exchange_clock", {}).get("bound_ns", 0))
+
+
+def arrivals_error_ns(reports: Sequence[Event]) -> int:
+    """The largest error of a difference between the arrivals of two ranks of one host."""
+    return sum(sorted(map(arrival_error_ns, reports))[-2:])
+
+
+def clocks_error_ns(repeat: Repeat) -> int | None:
+    """The same for ranks of any two nodes; None if the error of a node's clock is unknown."""
+    nodes = [repeat.clock_error_ns(node) for node in {report["node"] for report in repeat.reports}]
+    known = [error for error in nodes if error is not None]
+    return sum(sorted(known)[-2:]) + arrivals_error_ns(repeat.reports) if len(known) == len(nodes) else None

@@ -106,15 +106,17 @@ class Repeat(EventHolder):
         """Node 0's clock triples by the point at which they were read, such as "window_open"."""
         return {event.data["at"]: event for event in self.clocks if event.data["node"] == 0}
 
+    def timestamps_end_ns(self, report: Event) -> int:
+        """The last timestamp of a rank's window and its closing copy, in ns from the start of the window."""
+        last = self.steps_of(report["rank"], "measured")[-1]
+        return int(last["step_end_ns"]) + (report["window"]["collect_ns"] or 0)
+
     def drift_ns(self, report: Event) -> int:
-        """How far a rank's last timestamp and its closing copy are from the length of its window.
+        """How far that is from the length of the window.
 
         On a GPU this is what its clock drifted against the host's, which times windows and arrivals.
         """
-        if not (steps := self.steps_of(report["rank"], "measured")):
-            return 0
-        ended = int(steps[-1]["step_end_ns"]) + (report["window"]["collect_ns"] or 0)
-        return abs(int(report["window"]["ns"]) - ended)
+        return abs(int(report["window"]["ns"]) - self.timestamps_end_ns(report))
 
     def clock_error_ns(self, node: int) -> int | None:
         """The largest error of the window's times of ``node`` on node 0's clock; None if it is unknown.
