@@ -144,9 +144,9 @@ def step_of(job: Job, *, compiled: bool) -> Callable[[int], Tensor]:
     if compiled and not whole:
         (module.model.backbone if isinstance(module, DetectionLoss) else module.model.attention).compile()
     if job.world_size > 1:
-        devices = [device.index] if device.type == "cuda" else None
+        # Without device_ids: with them the wrapper would move the lengths of `gnmt`, which packing needs on the host.
         module = DistributedDataParallel(
-            module, devices, gradient_as_bucket_view=True, static_graph=True, broadcast_buffers=False
+            module, gradient_as_bucket_view=True, static_graph=True, broadcast_buffers=False
         )
     function: Any = torch.compile(module) if compiled and whole else module
 
