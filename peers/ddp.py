@@ -144,7 +144,7 @@ def step_of(job: Job, *, compiled: bool) -> Callable[[int], Tensor]:
     if compiled and not whole:
         (module.model.backbone if isinstance(module, DetectionLoss) else module.model.attention).compile()
     if job.world_size > 1:
-        # Without device_ids: with them the wrapper would move the lengths of `gnmt`, which packing needs on the host.
+        # Without device_ids, with which it would move the lengths of gnmt: packing needs them on the host.
         module = DistributedDataParallel(
             module, gradient_as_bucket_view=True, static_graph=True, broadcast_buffers=False
         )

@@ -18,9 +18,9 @@ KINDS = {
 }
 INTRODUCTION = """# Equivalence
 
-The largest relative difference between any two frameworks on a CPU, from the same initial weights and
-batches. The line below each table names the frameworks. Dropout and warm-up are off; the learning rate
-changes once, and clipping is active if the workload has it. `make equivalence SCALE=reference
+The first tables have the largest relative difference between any two frameworks on a CPU, from the same
+initial weights and batches; the line below each names the frameworks. The last two are of GPUs. Dropout and
+warm-up are off; the learning rate changes once, and clipping is active if the workload has it. `make equivalence SCALE=reference
 OUT=docs/equivalence.md`, and the same with `SCALE=mini`, write this page from `docs/equivalence.json`; do not
 edit it by hand.
 
@@ -72,7 +72,9 @@ ABOVE = """Bold: above the bound.
 HALF_PRECISION = """## Kernels on a GPU, half precision
 
 Errors of PyTorch's kernels against float64, divided by those of the plain path in the same precision, at
-published sizes on an H100 or H200 ([how](performance-gpu.md#pytorchs-kernels-on-a-gpu)). The bound is 1.5.
+published sizes on an H100 or H200 ([how](performance-gpu.md#pytorchs-kernels-on-a-gpu)). The bound is 1.5;
+these figures were measured by hand, and no test compares them with it. That page has what was compared of the
+other kernels.
 
 | kernel | arrays | precision | ratio |
 | --- | --- | --- | --- |

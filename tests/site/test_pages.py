@@ -298,7 +298,7 @@ def test_text_is_escaped_in_elements_and_attributes() -> None:
 @pytest.mark.parametrize(
     ("name", "drawn"),
     [
-        ("results.svg", "results/h200-virtual-machine"),
+        ("results.svg", "results/2x-h200-virtual-machine-one-run-per-gpu"),
         ("scaling-resnet50.svg", "sets/4x-h100-virtual-machine/resnet50-pytorch-*-weak-*"),
         ("scaling-gnmt.svg", "sets/4x-h100-virtual-machine/gnmt-*-weak-1b63d47d"),
     ],

@@ -69,7 +69,7 @@ def test_table_has_the_newest_result_of_each_cell() -> None:
     assert len(table) >= 30
     for cell, cells in table.items():
         run_id, metrics = results[cell]
-        _, _, _, _, rate, step, share, power, memory, _, day = cells
+        _, _, _, _, rate, step, share, power, memory, _, log = cells
         value = {name: metrics[name].value for name in ("throughput_per_s", "step_mean_ms", "gpu_power_w")}
         assert number(rate) == pytest.approx(value["throughput_per_s"], rel=6e-4), cell
         assert number(step) == pytest.approx(value["step_mean_ms"], rel=0.01), cell
@@ -78,7 +78,9 @@ def test_table_has_the_newest_result_of_each_cell() -> None:
         assert number(memory) == pytest.approx(
             metrics["peak_device_memory_bytes"].value / 2**30, abs=0.051
         ), cell
-        assert day == run_id[6:8], cell
+        day, _, link = log.strip("[)").partition("](")
+        folder = ROOT / "docs" / link
+        assert (day, folder.name, folder.is_dir()) == (run_id[6:8], run_id, True), cell
         percent = metrics["throughput_low_per_s"].note.partition("±")[2].partition("%")[0]
         assert number(rate.partition("±")[2]) == pytest.approx(float(percent), rel=0.05, abs=0.006), cell
 
