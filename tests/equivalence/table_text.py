@@ -20,9 +20,9 @@ INTRODUCTION = """# Equivalence
 
 The first tables have the largest relative difference between any two frameworks on a CPU, from the same
 initial weights and batches; the line below each names the frameworks. The last two are of GPUs. Dropout and
-warm-up are off; the learning rate changes once, and clipping is active if the workload has it. `make equivalence SCALE=reference
-OUT=docs/equivalence.md`, and the same with `SCALE=mini`, write this page from `docs/equivalence.json`; do not
-edit it by hand.
+warm-up are off; the learning rate changes once, and clipping is active if the workload has it.
+`make equivalence SCALE=reference OUT=docs/equivalence.md`, and the same with `SCALE=mini`, write this page
+from `docs/equivalence.json`; do not edit it by hand.
 
 | column | quantity | bound in float64 | bound in float32 |
 | --- | --- | --- | --- |
