@@ -20,9 +20,9 @@ COLUMNS = 11
 Cell = tuple[str, str, str, int]
 
 
-def section(title: str) -> list[list[str]]:
+def section(title: str, page: str = "performance.md") -> list[list[str]]:
     """The cells of each line of a section of the page."""
-    _, _, text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").partition(f"\n## {title}\n")
+    _, _, text = (ROOT / "docs" / page).read_text(encoding="utf-8").partition(f"\n## {title}\n")
     lines = text.partition("\n## ")[0].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
@@ -107,3 +107,22 @@ def test_rates_without_update_are_those_of_the_results() -> None:
         assert number(table[workload][4]) == pytest.approx(update, abs=0.06)
         if (infer := newest().get((workload, "infer", framework, batch))) and workload != "gnmt":
             assert number(table[workload][1]) == pytest.approx(infer[1]["throughput_per_s"].value, rel=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("framework", "columns"), [("JAX", {"train": 1, "infer": 2}), ("TensorFlow", {"train": 2, "infer": 5})]
+)
+def test_ratios_to_pytorch_are_those_of_the_results(framework: str, columns: dict[str, int]) -> None:
+    results = newest()
+    found: dict[str, list[str]] = {}
+    compared = set()
+    for cells in section(f"{framework} on a GPU", "performance-gpu.md"):
+        if cells[0].startswith("`"):  # the first table of the section has each workload
+            found.setdefault(cells[0].strip("`"), cells)
+    for (workload, phase, name, batch), (_, metrics) in results.items():
+        pytorch = results.get((workload, phase, "pytorch", batch))
+        if name == FRAMEWORKS[framework] and pytorch and workload in found:
+            ratio = metrics["throughput_per_s"].value / pytorch[1]["throughput_per_s"].value
+            assert number(found[workload][columns[phase]]) == pytest.approx(ratio, abs=0.0051), workload
+            compared.add((workload, phase))
+    assert len(compared) == 12
