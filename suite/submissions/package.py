@@ -21,7 +21,7 @@ from typing import Any
 
 from suite.checker import Verdict, check_result
 from suite.checker.sandboxed import limit_finding
-from suite.log.files import BASELINE, LOG, read_file
+from suite.log.files import BASELINE, folder_of, read_file
 from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
 from suite.log.safe import safe
@@ -62,7 +62,6 @@ __all__ = [
 SUBMISSION_TASKS = "suite.submissions.tasks"
 # Beside the submitters' folders; other code reads and checks the registry.
 _NOT_SUBMITTERS = ("README.md", "registry")
-_MAX_SYSTEM = 64 * 1024
 MOST_CURVES = 100_000  # 20,000 results of one device: two gigabytes of memory when they are compared
 _MAX_FAULT = 1000  # characters shown of a fault of the checker
 
@@ -161,7 +160,7 @@ def package_result(
     The copy and its signature are checked before it moves to its final path. Raises :class:`SubmissionError`
     if that path exists, :class:`Rejected` if the copy does not pass, OSError if it cannot be written.
     """
-    source = result.parent if result.name == LOG and not result.is_dir() else result
+    source = folder_of(result)
     submitter = str(description["submitter"])
     org = root / submitter
     name = system.slug(str(description["system_name"]))
@@ -246,7 +245,7 @@ def check_entry(
 def _read_system(folder: Path) -> tuple[dict[str, Any] | None, list[Finding]]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        value = system.parse(read_file(descriptor, SYSTEM, _MAX_SYSTEM))
+        value = system.parse(read_file(descriptor, SYSTEM, system.MAX_BYTES))
     except RecordError as error:
         defect = error.defects[0]
         return None, [finding("SUBM-003", SYSTEM, defect.expected, defect.found)]
