@@ -49,7 +49,6 @@ __all__ = [
     "SubmissionError",
     "check_entry",
     "check_tree",
-    "entries_with_verdicts",
     "finding",
     "folders_in",
     "hardware_differences",
@@ -282,15 +281,6 @@ def _folder(parts: tuple[str, ...], description: Mapping[str, Any], record: Reco
         for part, (what, name) in zip(parts, expected.items(), strict=False)
         if part != name
     ]
-
-
-def entries_with_verdicts(root: Path, sandbox: Sandbox) -> list[CheckedSubmission]:
-    """The submissions of :func:`check_tree`; raises TaskError if one of them has no verdict."""
-    entries, _ = check_tree(root, sandbox)
-    for entry in entries:
-        if entry.fault is not None:
-            raise TaskError(entry.fault)
-    return entries
 
 
 def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[CheckedSubmission], list[Finding]]:
