@@ -46,11 +46,16 @@ class CoverageEntry:
     runs: tuple[str, ...] = ()
 
 
-def done(sandbox: Sandbox, submitter: str, root: Path) -> dict[tuple[str, ...], list[str]]:
-    """Run ids by (workload, framework, phase, precision) of the submitter's accepted closed results."""
+def done(sandbox: Sandbox, submitter: str, root: Path) -> tuple[dict[tuple[str, ...], list[str]], list[str]]:
+    """Run ids by (workload, framework, phase, precision) of the submitter's accepted closed results.
+
+    The second value are faults of the checker over the submitter's results, which then have no verdict.
+    """
     found: dict[tuple[str, ...], list[str]] = {}
-    for entry in submission.entries_with_verdicts(root, sandbox):
-        if entry.folder.relative_to(root).parts[0] != submitter or entry.assurance is None:
+    entries, _ = submission.check_tree(root, sandbox)
+    own = [entry for entry in entries if entry.folder.relative_to(root).parts[0] == submitter]
+    for entry in own:
+        if entry.assurance is None:
             continue
         try:
             value = sandbox.run("audit", path=entry.folder, root=root)
@@ -60,7 +65,7 @@ def done(sandbox: Sandbox, submitter: str, root: Path) -> dict[tuple[str, ...], 
         if quote is not None and "phase" in quote and quote["division"] == "closed division":
             cell = tuple(quote[name] for name in ("workload", "framework", "phase", "precision"))
             found.setdefault(cell, []).append(str(value["run_id"]))
-    return found
+    return found, [entry.fault for entry in own if entry.fault is not None]
 
 
 def cells(

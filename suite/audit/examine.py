@@ -31,11 +31,12 @@ from suite.submissions.registry.traces import Trace, trace_of
 from suite.submissions.registry.withdrawals import withdrawal_of
 from suite.submissions.signing.dsse import MAX_ENVELOPE
 from suite.submissions.signing.statement import ATTESTATION
+from suite.submissions.system import MAX_BYTES
 
 SYSTEM = "system.json"
 AUDITED = "the audited result"  # its location in findings that compare it with submissions
 _UNSIGNED = f"{ATTESTATION} beside {SYSTEM}, as `make submit … KEY=` writes them"
-_CAPS = {SYSTEM: 64 * 1024, CHANGES: MAX_CHANGES, BASELINE: MAX_SHARED, ATTESTATION: MAX_ENVELOPE}
+_CAPS = {SYSTEM: MAX_BYTES, CHANGES: MAX_CHANGES, BASELINE: MAX_SHARED, ATTESTATION: MAX_ENVELOPE}
 
 
 def examine(

@@ -36,15 +36,19 @@ def judged(sandbox: Sandbox, path: Path, root: Path) -> dict[str, Any]:
     """The verdict on ``path`` as JSON values: ``verdict.json``. ``root`` is the tree of submissions.
 
     The sandbox has :data:`AUDIT_TASKS`. LOG-019 rejects the result if a limit ended its check. A SandboxError
-    is a fault of the checker.
+    is a fault of the checker. Such a fault over another submission is listed under "not_compared": nobody can
+    stop the audit of others' results with a submission.
     """
     try:
         value: dict[str, Any] = sandbox.run("audit", path=path, root=root)
     except LimitsError as error:
         return _ended(path, error)
     trace = value.pop("trace")
-    if trace is not None:
-        _add(value, _findings_beside_others(sandbox, Trace.of_dict(trace), value, root))
+    value["not_compared"] = []
+    if trace is not None and root.is_dir():
+        entries, _ = submission.check_tree(root, sandbox)
+        value["not_compared"] = [one.fault for one in entries if one.fault is not None]
+        _add(value, _findings_beside_others(entries, Trace.of_dict(trace), value, root))
     nonce = trace is not None and trace["nonce"] is not None
     value["outcomes_of_submission"] = [asdict(row) for row in _submission_rows(value, nonce)]
     return value
@@ -68,6 +72,7 @@ def _ended(path: Path, error: LimitsError) -> dict[str, Any]:
         "level": None,
         "missing": "",
         "inputs": {},
+        "not_compared": [],
         "withdrawal": None,
         "quote": None,
         "why_no_quote": "the result is rejected, and nothing of it is published",
@@ -75,12 +80,9 @@ def _ended(path: Path, error: LimitsError) -> dict[str, Any]:
 
 
 def _findings_beside_others(
-    sandbox: Sandbox, trace: Trace, value: Mapping[str, Any], root: Path
+    entries: Iterable[submission.CheckedSubmission], trace: Trace, value: Mapping[str, Any], root: Path
 ) -> list[Finding]:
     """Findings about this result and others together: copies, nonces, busy devices, attempts."""
-    if not root.is_dir():
-        return []
-    entries = submission.entries_with_verdicts(root, sandbox)
     others = [one.trace for one in entries if one.trace is not None and one.digest != value["sha256"]]
     faults = tree_breaches([*others, trace], read_registry(root / "registry"))
     found = [

@@ -7,7 +7,7 @@ result again and compares it, because a signature alone proves nothing about the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from suite.log.canonical import reencode
 from suite.log.strict import StrictError, decode
 from suite.submissions.signing import dsse
 from suite.submissions.signing.keys import PrivateKey, PublicKey
-from suite.submissions.signing.statement import PAYLOAD_TYPE, STATEMENT
+from suite.submissions.signing.statement import PAYLOAD_TYPE, STATEMENT, unequal
 
 PREDICATE = "https://slsa.dev/verification_summary/v1"
 EXTENSION = "urn:suite:audit:1"
@@ -167,19 +167,4 @@ def differences(
     except ValueError:
         return [("predicate.timeVerified", "a time such as 2026-11-20T17:16:00Z", at)]
     wanted = statement_of(value, key, at)
-    return list(_unequal(statement, wanted, ""))[:_MOST]
-
-
-def _unequal(found: Any, wanted: Any, location: str) -> Iterator[tuple[str, str, str]]:
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for name in dict.fromkeys([*wanted, *found]):
-            path = f"{location}.{name}" if location else str(name)
-            if name not in found or name not in wanted:
-                yield path, *(("there", "not there") if name in wanted else ("not there", "there"))
-            else:
-                yield from _unequal(found[name], wanted[name], path)
-    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            yield from _unequal(one, other, f"{location}.{index}")
-    elif type(found) is not type(wanted) or found != wanted:
-        yield location, str(wanted), str(found)
+    return list(unequal(statement, wanted))[:_MOST]

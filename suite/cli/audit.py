@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +39,10 @@ def judged_at(path: Path, root: Path) -> dict[str, Any]:
     if (problem := result_problem(path)) is not None:
         raise UsageError(f"expected a result's folder, found {problem}")
     with Sandbox(AUDIT_TASKS) as sandbox:
-        return judged(sandbox, path, root)
+        value = judged(sandbox, path, root)
+    for fault in value["not_compared"]:
+        print(f"not compared with a submission that has no verdict: {fault}", file=sys.stderr)
+    return value
 
 
 def _audit(args: argparse.Namespace) -> int:

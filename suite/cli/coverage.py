@@ -1,7 +1,8 @@
 """``python -m suite coverage``: what a submitter has submitted of closed, and what is missing or impossible.
 
 Every workload, framework, phase and precision of closed: done, missing, or impossible with the reason. Exit
-codes: 0, or 2 for usage or an internal error.
+codes: 0, or 2 for usage or an internal error; where that is one over a result of the submitter, the coverage
+is printed without the result.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from suite.cli.guard import UsageError
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the coverage; returns 0."""
+    """Print the coverage; 0, or 2 where the checker failed over a result of the submitter."""
     from suite.audit import coverage
     from suite.audit.judgement import AUDIT_TASKS
     from suite.cli.terminal import text_width
@@ -29,7 +30,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"expected a submitter such as my-company and a folder, found {found}")
     rules = load(LATEST)
     with Sandbox(AUDIT_TASKS) as sandbox:
-        finished = coverage.done(sandbox, args.submitter, args.submissions)
+        finished, faults = coverage.done(sandbox, args.submitter, args.submissions)
     if not (folder := args.submissions / args.submitter).is_dir():
         print(f"coverage: {safe(folder)} does not exist: nothing is done", file=sys.stderr)
     cells = list(coverage.cells(rules, code_digest(), finished))
@@ -38,4 +39,6 @@ def main(args: argparse.Namespace) -> int:
     else:
         for line in coverage.lines(cells, text_width()):
             print(line)
-    return 0
+    for fault in faults:
+        print(f"coverage: no verdict: {fault}", file=sys.stderr)
+    return 2 if faults else 0

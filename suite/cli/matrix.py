@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,10 @@ def main(args: argparse.Namespace) -> int:
         print(execution.listing(planned))
         return 0
     ran = execution.run_cells(planned, args.results_dir, code)
-    print(_table(ran.entries, args.format), end="")
+    entries = [
+        replace(entry, options=one.cell.values) for one, entry in zip(planned, ran.entries, strict=True)
+    ]
+    print(_table(entries, args.format), end="")
     if ran.interrupted:
         execution.print_progress("interrupted: the same command continues with the next cell")
         return INTERRUPTED

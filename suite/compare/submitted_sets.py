@@ -7,6 +7,7 @@ logs that it names by digest are signed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -85,6 +86,8 @@ def package_set(
             raise Rejected(list(verdict.findings))
     except BaseException:
         shutil.rmtree(target)
+        with contextlib.suppress(OSError):  # unless it has other sets: an empty folder breaks SUBM-001
+            target.parent.rmdir()
         raise
     return target
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from suite.log.canonical import ZERO, encode, sha256_hex
+from suite.log.files import LOG, PARTIAL
 
-LOG_NAME = "run.jsonl"
-PARTIAL = ".partial"
 _NO_FILES: Mapping[str, bytes] = {}
 
 
@@ -132,7 +131,7 @@ class LogWriter:
     def discard(self) -> None:
         """Remove the ``.partial`` folder, after a failure before repeat 0."""
         self.abandon()
-        for name in (LOG_NAME, *self._files):
+        for name in (LOG, *self._files):
             (self.partial / name).unlink(missing_ok=True)
         self.partial.rmdir()
 
@@ -176,7 +175,7 @@ def _create(partial: Path) -> int:
         raise _explained(error) from error
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(partial / LOG_NAME, flags, 0o644)
+        return os.open(partial / LOG, flags, 0o644)
     except OSError as error:
         partial.rmdir()
         raise _explained(error) from error

@@ -114,11 +114,12 @@ def _increases(
 def sampled(done: Sequence[Repeat], name: str, scale: float, unit: str, *, of: str = "devices") -> Metric:
     """Mean of the samples of all devices over soaks, windows and the telemetry tail.
 
-    Without the first sample of each soak: devices report means of up to a second, here from before the steps.
+    Without the first sample of each soak on each node: devices report means of up to a second, here from
+    before the steps.
     ``of`` names another part of a sample instead of the devices: "host" or "processes".
     """
     found = {
-        at: _values((one for repeat in done for one in repeat.samples(at)[at == "soak" :]), name, of)
+        at: _values((one for repeat in done for one in _steady(repeat, at)), name, of)
         for at in ("window", "soak", "tail")
     }
     values = [value for some in found.values() for value in some]
@@ -139,6 +140,13 @@ def sampled(done: Sequence[Repeat], name: str, scale: float, unit: str, *, of: s
     where += f", {len(found['tail'])} in the tail" if found["tail"] else ""
     note = f"mean of {len(values)} samples at 1 Hz: {where}"
     return Metric(scale * sum(values) / len(values), unit, note=note)
+
+
+def _steady(repeat: Repeat, at: str) -> list[Event]:
+    """The samples ``at`` a part of ``repeat``, of a soak without the first of each node."""
+    samples = repeat.samples(at)
+    first = {one.data["node"]: one for one in reversed(samples)} if at == "soak" else {}
+    return [one for one in samples if one is not first.get(one.data["node"])]
 
 
 def _values(samples: Iterable[Event], name: str, of: str) -> list[int]:

@@ -39,7 +39,6 @@ _HYPER = {
     "beta1": "opt_adam_beta_1", "beta2": "opt_adam_beta_2", "epsilon": "opt_adam_epsilon",
 }  # fmt: skip
 SYSTEM = "system.json"
-_MAX_SYSTEM = 64 * 1024  # bytes
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?")
 _NO_SYSTEM = "the result has no system.json: `make submit` writes it"
 _NOT_COUNTED = "the log contains the digest of the dataset, not its number of samples"
@@ -77,7 +76,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
     """The system description beside a log; SystemProblem or RecordError unless it is complete."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        description = system.parse(read_file(descriptor, SYSTEM, _MAX_SYSTEM))
+        description = system.parse(read_file(descriptor, SYSTEM, system.MAX_BYTES))
     finally:
         os.close(descriptor)
     for defect in system.defects(description):

@@ -1,7 +1,8 @@
 """The table of a matrix: a row per benchmark, a column per framework, each cell a throughput or the cause.
 
 A table holds one division, scale, kind of data and mode. A row is one benchmark with its limits; only the
-cells of one row compare.
+cells of one row compare. Where a framework has several cells of one benchmark, each combination of the
+options in which they differ has a row.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from suite.compare.journal import differing
 from suite.compare.result_row import OOM, ResultRow
 from suite.log.safe import safe
 from suite.report.cells import aligned, escaped, markdown_table, ranks_text
@@ -44,6 +46,7 @@ _KEY = (
     "nodes",
     "cache",
 )
+_LONGEST = 600  # characters of a heading or a cause
 _METRICS = (
     "throughput_per_s",
     "throughput_low_per_s",
@@ -56,8 +59,8 @@ _METRICS = (
     "input_wait_percent",
 )
 _COLUMNS = (
-    *("division", "scale", "data", "mode", *_KEY, "strategy", "limits", "framework", "status", "input_bound"),
-    *("unit", *_METRICS, "device", "run_id", "why"),
+    *("division", "scale", "data", "mode", *_KEY, "strategy", "limits", "options", "framework", "status"),
+    *("input_bound", "unit", *_METRICS, "device", "run_id", "why"),
 )
 
 
@@ -71,6 +74,7 @@ class GridEntry:
     why: str = ""
     row: ResultRow | None = None
     limits: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)  # of the cell; in a table those that its row has
 
     @property
     def settled(self) -> bool:
@@ -101,7 +105,12 @@ class GridEntry:
     @property
     def benchmark(self) -> str:
         """The benchmark as text, which is the row."""
-        return benchmark(self.key, self.limits)
+        return " ".join(filter(None, (benchmark(self.key, self.limits), self.options_text)))
+
+    @property
+    def options_text(self) -> str:
+        """The options as text."""
+        return " ".join(f"{name}={value}" for name, value in self.options.items())
 
     @property
     def text(self) -> str:
@@ -172,11 +181,28 @@ class Grid:
 
 def grids(entries: Iterable[GridEntry]) -> tuple[Grid, ...]:
     """The cells, sorted into tables of comparable results; the order of ``entries`` is kept."""
-    by_group: dict[tuple[str, str, str, str], dict[tuple[Any, ...], dict[str, GridEntry]]] = {}
+    by_group: dict[tuple[str, str, str, str], dict[tuple[Any, ...], list[GridEntry]]] = {}
     for entry in entries:
         row = (*(str(entry.key.get(name, "")) for name in _KEY), ranks_text(entry.key), entry.limits)
-        by_group.setdefault(entry.group, {}).setdefault(row, {})[entry.framework] = entry
-    return tuple(_grid(group, list(rows.values())) for group, rows in by_group.items())
+        by_group.setdefault(entry.group, {}).setdefault(row, []).append(entry)
+    return tuple(
+        _grid(group, [row for alike in rows.values() for row in _rows(alike)])
+        for group, rows in by_group.items()
+    )
+
+
+def _rows(alike: Sequence[GridEntry]) -> Iterator[dict[str, GridEntry]]:
+    """The rows of the cells of one benchmark, by framework: one if no framework has several of the cells."""
+    several = len({entry.framework for entry in alike}) < len(alike)
+    names = [
+        name for name in differing([entry.options for entry in alike]) if several and name != "framework"
+    ]
+    rows: dict[str, dict[str, GridEntry]] = {}
+    for entry in alike:
+        options = {name: entry.options[name] for name in names if name in entry.options}
+        shown = replace(entry, options=options)
+        rows.setdefault(shown.options_text, {})[entry.framework] = shown
+    yield from rows.values()
 
 
 def _grid(group: tuple[str, str, str, str], rows: Sequence[dict[str, GridEntry]]) -> Grid:
@@ -201,8 +227,10 @@ def to_markdown(tables: Sequence[Grid]) -> str:
     parts = []
     for table in tables:
         shown = "\n".join(markdown_table(["benchmark", *map(escaped, table.frameworks)], _cells(table)))
-        reasons = "\n".join(f"- {escaped(line)}" for line in _reasons(table))
-        parts.append(f"## {escaped(_heading(table))}\n\n{shown}\n" + (f"\n{reasons}\n" if reasons else ""))
+        reasons = "\n".join(f"- {escaped(line, _LONGEST)}" for line in _reasons(table))
+        parts.append(
+            f"## {escaped(_heading(table), _LONGEST)}\n\n{shown}\n" + (f"\n{reasons}\n" if reasons else "")
+        )
     return "\n".join(parts)
 
 
@@ -227,7 +255,7 @@ def to_json(tables: Sequence[Grid]) -> str:
 
 
 def _heading(table: Grid) -> str:
-    return safe(f"{table.title}; on {table.devices}" if table.devices else table.title, 600)
+    return safe(f"{table.title}; on {table.devices}" if table.devices else table.title, _LONGEST)
 
 
 def _cells(table: Grid) -> Iterable[list[str]]:
@@ -245,7 +273,7 @@ def _reasons(table: Grid) -> list[str]:
     lines = []
     for (status, why), names in by_cause.items():
         cells_text = f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
-        lines.append(safe(f"{status}: {why} [{cells_text}]", 600))
+        lines.append(safe(f"{status}: {why} [{cells_text}]", _LONGEST))
     return lines
 
 
@@ -263,6 +291,7 @@ def _record(cell: GridEntry) -> dict[str, Any]:
         **dict(zip(("division", "scale", "data", "mode"), cell.group, strict=True)),
         **{name: cell.key.get(name) for name in (*_KEY, "strategy")},
         "limits": cell.limits,
+        "options": cell.options_text,
         "framework": cell.framework,
         "status": cell.status,
         "input_bound": cell.input_bound,

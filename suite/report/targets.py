@@ -92,7 +92,7 @@ def to_text(rows: Sequence[QualityRow]) -> str:
 
 def to_markdown(rows: Sequence[QualityRow]) -> str:
     """The table as Markdown."""
-    return "\n".join(markdown_table(_HEADS, map(_cells, rows))) + "\n"
+    return "\n".join(markdown_table(_HEADS, map(_cells, rows), _LONGEST)) + "\n"
 
 
 def to_json(rows: Sequence[QualityRow]) -> str:

@@ -10,6 +10,7 @@ from suite.log.files import BASELINE, CHANGES, LOG, MAX_CHANGES, read_file
 from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
 from suite.metrics.baseline import MAX_SHARED
+from suite.submissions import system
 from suite.submissions.registry import Registry
 from suite.submissions.registry.assurance import (
     Assurance,
@@ -23,7 +24,7 @@ from suite.submissions.signing import dsse
 from suite.submissions.signing.keys import PrivateKey
 from suite.submissions.signing.statement import ATTESTATION, PAYLOAD_TYPE, SUBJECTS, ChangedError, encode
 
-_MAX_BYTES = {LOG: MAX_FILE, "system.json": 64 * 1024, CHANGES: MAX_CHANGES, BASELINE: MAX_SHARED}
+_MAX_BYTES = {LOG: MAX_FILE, "system.json": system.MAX_BYTES, CHANGES: MAX_CHANGES, BASELINE: MAX_SHARED}
 
 
 def sign_result(folder: Path, record: Record, submitter: str, registry: Registry, key: PrivateKey) -> bytes:

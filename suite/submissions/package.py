@@ -21,7 +21,7 @@ from typing import Any
 
 from suite.checker import Verdict, check_result
 from suite.checker.sandboxed import limit_finding
-from suite.log.files import BASELINE, LOG, read_file
+from suite.log.files import BASELINE, folder_of, read_file
 from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
 from suite.log.safe import safe
@@ -49,7 +49,6 @@ __all__ = [
     "SubmissionError",
     "check_entry",
     "check_tree",
-    "entries_with_verdicts",
     "finding",
     "folders_in",
     "hardware_differences",
@@ -62,7 +61,6 @@ __all__ = [
 SUBMISSION_TASKS = "suite.submissions.tasks"
 # Beside the submitters' folders; other code reads and checks the registry.
 _NOT_SUBMITTERS = ("README.md", "registry")
-_MAX_SYSTEM = 64 * 1024
 MOST_CURVES = 100_000  # 20,000 results of one device: two gigabytes of memory when they are compared
 _MAX_FAULT = 1000  # characters shown of a fault of the checker
 
@@ -161,7 +159,7 @@ def package_result(
     The copy and its signature are checked before it moves to its final path. Raises :class:`SubmissionError`
     if that path exists, :class:`Rejected` if the copy does not pass, OSError if it cannot be written.
     """
-    source = result.parent if result.name == LOG and not result.is_dir() else result
+    source = folder_of(result)
     submitter = str(description["submitter"])
     org = root / submitter
     name = system.slug(str(description["system_name"]))
@@ -246,7 +244,7 @@ def check_entry(
 def _read_system(folder: Path) -> tuple[dict[str, Any] | None, list[Finding]]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        value = system.parse(read_file(descriptor, SYSTEM, _MAX_SYSTEM))
+        value = system.parse(read_file(descriptor, SYSTEM, system.MAX_BYTES))
     except RecordError as error:
         defect = error.defects[0]
         return None, [finding("SUBM-003", SYSTEM, defect.expected, defect.found)]
@@ -283,15 +281,6 @@ def _folder(parts: tuple[str, ...], description: Mapping[str, Any], record: Reco
         for part, (what, name) in zip(parts, expected.items(), strict=False)
         if part != name
     ]
-
-
-def entries_with_verdicts(root: Path, sandbox: Sandbox) -> list[CheckedSubmission]:
-    """The submissions of :func:`check_tree`; raises TaskError if one of them has no verdict."""
-    entries, _ = check_tree(root, sandbox)
-    for entry in entries:
-        if entry.fault is not None:
-            raise TaskError(entry.fault)
-    return entries
 
 
 def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[CheckedSubmission], list[Finding]]:

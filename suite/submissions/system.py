@@ -35,7 +35,7 @@ _CLAIM = re.compile(
     r"|(?i:images|samples|sentences|tokens|words|rows|steps|batches|queries)\b)"
     r"|(?i:\b(?:division|assurance|interval|sha-?256)\b|\brules\s+\d)"
 )
-_MAX_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 _MAX_DIGITS = 16
 # The suite fills these in.
 _AUTOMATIC = ("format", "reasons")
@@ -127,7 +127,7 @@ def parse(content: bytes) -> dict[str, Any]:
     Raises :class:`SystemProblem` for anything that is not one JSON object of at most 64 KiB.
     """
     try:
-        return strict.decode(content, _MAX_BYTES)
+        return strict.decode(content, MAX_BYTES)
     except strict.StrictError as error:
         raise SystemProblem(f"system.json: {error}") from None
 

@@ -10,7 +10,7 @@ import pytest
 from suite.cli import main
 from suite.sandbox import sandbox
 from tests.fixtures.good_log import Good, write_good
-from tests.fixtures.registered import Registrar, result
+from tests.fixtures.registered import ORG, Registrar, result
 
 # A child whose rule SEED-001 raises an error on one run.
 FAILS = "0badf417"
@@ -120,16 +120,59 @@ def test_fault_outside_the_selection_counts_too(
     assert "error" not in (tmp_path / "out" / "summary.md").read_text()
 
 
-@pytest.mark.parametrize("verb", ["audit", "coverage"])
-def test_audit_and_coverage_name_the_faulty_submission(
-    faulty: None, tree: Path, results: dict[str, Path], verb: str, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def others(tree: Path) -> Path:
+    """The tree with the submission on which the checker fails moved to another submitter."""
+    (fails,) = tree.glob(f"{ORG}/*/*/*/*{FAILS}")
+    target = tree / "other-labs" / fails.relative_to(tree / ORG)
+    target.parent.mkdir(parents=True)
+    fails.rename(target)
+    return tree
+
+
+def test_audit_of_another_result_names_the_faulty_submission(
+    faulty: None, others: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without its timings, copies of it cannot be excluded."""
-    arguments = {
-        "audit": ["--result", str(results["first"]), "--submissions", str(tree)],
-        "coverage": ["--submitter", "example-labs", "--submissions", str(tree)],
-    }
-    assert main([verb, *arguments[verb]]) == 2
-    printed = capsys.readouterr().err
-    assert INTERNAL_ERROR in printed
+    first, *_ = sorted(others.glob(f"{ORG}/*/*/*/*"))
+    options = ["--submissions", str(others), "--out", str(tmp_path / "out")]
+    assert main(["audit", "--result", str(first), *options]) == 0
+    shown = capsys.readouterr()
+    assert "assurance level: L1" in shown.out
+    assert shown.err.startswith("not compared with a submission that has no verdict: other-labs/")
+    (fault,) = json.loads((tmp_path / "out" / "verdict.json").read_text())["not_compared"]
+    assert FAILS in fault
+    assert INTERNAL_ERROR in fault
+
+
+def test_audit_still_finds_copies_of_the_submissions_with_a_verdict(
+    faulty: None, others: Path, results: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--submissions", str(others), "--out", str(tmp_path / "out")]
+    assert main(["audit", "--result", str(results["first"]), *options]) == 1
+    assert "reject: REG-007" in capsys.readouterr().out
+
+
+def test_audit_of_the_faulty_submission_itself_has_no_verdict(
+    faulty: None, tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (fails,) = tree.glob(f"*/*/*/*/*{FAILS}")
+    options = ["--submissions", str(tree), "--out", str(tmp_path / "out")]
+    assert main(["audit", "--result", str(fails), *options]) == 2
+    assert INTERNAL_ERROR in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_coverage_names_a_faulty_submission_of_the_submitter_alone(
+    faulty: None, others: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def coverage(submitter: str) -> tuple[int, str, str]:
+        code = main(["coverage", "--submitter", submitter, "--submissions", str(others)])
+        return code, *capsys.readouterr()
+
+    code, table, printed = coverage(ORG)
+    assert (code, printed) == (0, "")
+    code, same, printed = coverage("other-labs")
+    assert (code, same) == (2, table)
+    assert printed.startswith("coverage: no verdict: other-labs/")
     assert FAILS in printed
+    assert INTERNAL_ERROR in printed

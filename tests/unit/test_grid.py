@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from suite.cli import main
 from suite.compare.result_row import row_of
-from suite.report.grid import GridEntry, entry_of, grids, to_csv, to_json, to_markdown, to_text
+from suite.report.grid import FAILED, GridEntry, entry_of, grids, to_csv, to_json, to_markdown, to_text
 from tests.fixtures.forged_storage import IN_RECORDS
 from tests.fixtures.good_log import MINI, Good, write_good
 
@@ -86,6 +87,67 @@ def test_limits_have_separate_rows(tmp_path: Path) -> None:
     entry = measured(tmp_path)
     (table,) = grids([entry, replace(entry, limits="cpus 2")])
     assert [name.endswith("(cpus 2)") for name, _ in table.rows] == [False, True]
+
+
+def in_all_formats(entries: list[GridEntry]) -> list[list[str]]:
+    """The cells of one table in every format: (options, status) in CSV and JSON, whole rows otherwise."""
+    tables = grids(entries)
+    rows = csv.DictReader(io.StringIO(to_csv(tables)))
+    (found,) = json.loads(to_json(tables))["tables"]
+    return [
+        [line for line in to_text(tables).splitlines() if line.startswith("ncf ")],
+        [line for line in to_markdown(tables).splitlines() if line.startswith("| ncf ")],
+        [f"{row['options']} {row['status']}" for row in rows],
+        [f"{cell['options']} {cell['status']}" for cell in found["cells"]],
+    ]
+
+
+def test_cells_that_differ_in_an_option_have_separate_rows_in_every_format(tmp_path: Path) -> None:
+    one = measured(tmp_path)
+    entries = [
+        replace(one, options={"framework": "pytorch", "framework.threads": "1"}),
+        replace(one, options={"framework": "pytorch", "framework.threads": "2"}, status=FAILED, row=None),
+        replace(one, key={**one.key, "framework": "jax"}, options={"framework": "jax", "nonce": "1"}),
+    ]
+    for shown in in_all_formats(entries):
+        first, second, other = shown
+        assert "framework.threads=1" in first.replace("\\", "")
+        assert "framework.threads=2" in second.replace("\\", "")
+        assert "failed" in second
+        assert "nonce=1" in other
+    (table,) = grids(entries)
+    assert [[cell.status if cell else "-" for cell in cells] for _, cells in table.rows] == [
+        ["accepted", "-"],
+        ["failed", "-"],
+        ["-", "accepted"],
+    ]
+
+
+def test_options_of_frameworks_with_one_cell_each_leave_one_row(tmp_path: Path) -> None:
+    """A study may give each framework an option of its own."""
+    one = measured(tmp_path)
+    jax = replace(one, key={**one.key, "framework": "jax"}, options={"framework": "jax", "batch": "256"})
+    (table,) = grids([replace(one, options={"framework": "pytorch", "data": "real"}), jax])
+    ((name, cells),) = table.rows
+    assert name == "ncf f8 train fp32 batch 256"
+    assert None not in cells
+
+
+def test_matrix_shows_every_cell_of_an_axis_without_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one_pair = ["--workload", "ncf", "--framework", "pytorch", "--phase", "train"]
+    folder = ["--results-dir", str(tmp_path)]
+    assert main(["matrix", *one_pair, *folder, "launcher=slurm", "runtime.cpus=1,2,4"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ncf ")]
+    assert [row.split()[-2:] for row in rows] == [[f"runtime.cpus={count}", "N/A"] for count in (1, 2, 4)]
+
+
+def test_cause_of_a_cell_is_as_long_in_markdown_as_in_text() -> None:
+    why = f"{'a' * 300} end"
+    entries = [missing(why=why)]
+    assert f"N/A: {why} [ncf train fp32 in mxnet]" in to_text(grids(entries))
+    assert f"N/A: {why} " in to_markdown(grids(entries))
 
 
 def test_cell_without_a_number_has_a_reason(tmp_path: Path) -> None:

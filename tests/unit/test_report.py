@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from suite.log.model import Record
+from suite.log.model import Record, Repeat
 from suite.log.reader import read_result
+from suite.metrics.counters import sampled
 from suite.metrics.machine import facts
 from suite.metrics.metric import Metric
 from suite.metrics.physical_limit import physical_limit
@@ -23,7 +24,7 @@ from suite.report.wall_time import wall_time
 from tests.fixtures.forged_ranks import TWO, TWO_NODES
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
-from tests.fixtures.report_records import device_sample, quality_record, throughput_record
+from tests.fixtures.report_records import Events, device_sample, quality_record, throughput_record
 
 
 def printed(record: Any, width: int = 80, **options: Any) -> str:
@@ -108,6 +109,17 @@ def test_reason_of_a_null_is_copied_from_the_log() -> None:
     assert found["peak_device_memory_bytes"].reason == "the allocator keeps no peak"
     found = metrics_of(throughput_record(memory=None, reasons={"memory": "the worker was too quick"}))
     assert found["peak_host_memory_bytes"].reason == "the worker was too quick"
+
+
+def test_first_sample_of_a_soak_is_left_out_on_every_node() -> None:
+    make = Events()
+    for offset, use in ((0, 0), (1, 90), (2, 90)):
+        for node in (0, 1):
+            devices = [device_sample(utilisation_percent=use)]
+            make("telemetry", 0, source="sample", at="soak", node=node, offset_ns=offset, devices=devices)
+    found = sampled([Repeat(0, tuple(make.made))], "utilisation_percent", 1.0, "%")
+    assert found.value == 90
+    assert found.note == "mean of 4 samples at 1 Hz: 0 in 1 window, 4 in the soaks"
 
 
 def test_averages_name_windows_and_sample_counts() -> None:

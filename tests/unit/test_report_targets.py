@@ -49,6 +49,8 @@ def test_run_below_target_or_without_result_is_missing() -> None:
     assert "1 of 2" in to_text(below)
     assert "not reached in 1 of 1" in to_text(below)
     assert "failed: a loss is not finite" in to_text(without)
+    (long,) = quality_rows([replace(failed, why=f"{'a' * 300} end")])
+    assert f"{'a' * 300} end" in to_markdown([long])
     (shown,) = json.loads(to_json(without))
     assert (shown["target"], shown["metric"], shown["quality"]) == (None, None, [])
 

@@ -11,9 +11,10 @@ import pytest
 
 from suite.cli import main
 from suite.compare.scaling_set import FILE
-from suite.compare.submitted_sets import check_submitted_sets, submitted_set_folders
+from suite.compare.submitted_sets import check_submitted_sets, package_set, submitted_set_folders
 from suite.site.cache import Cache
 from suite.site.collect import collect
+from suite.submissions.package import Rejected, load_accepted
 from tests.fixtures.odd_logs import SETS, write_set
 from tests.fixtures.registered import Registrar
 from tests.unit.test_submit_system import OF_ACCELERATOR, STATED
@@ -111,6 +112,19 @@ def link(folder: Path) -> None:
 def move(folder: Path) -> None:
     """To another system, whose runs are not there."""
     folder.parent.rename(folder.parent.with_name("another-box"))
+
+
+def test_set_that_is_rejected_in_its_folder_leaves_no_empty_folder(tree: Path, tmp_path: Path) -> None:
+    folder = write_set(NAME, tmp_path / "results")
+    edit(folder)
+    runs = tree.glob(f"{ORG}/results/*/*/*")
+    described = {run: (load_accepted(run), json.loads((run / "system.json").read_bytes())) for run in runs}
+    shutil.rmtree(tree / ORG / "sets" / BOX)
+    with pytest.raises(Rejected) as rejected:
+        package_set(folder, described, tree)
+    assert {found.rule for found in rejected.value.findings} == {"SET-004"}
+    assert not (tree / ORG / "sets" / BOX).exists()
+    assert check(tree) == 0
 
 
 FORGERIES: dict[str, tuple[Callable[[Path], object], str]] = {

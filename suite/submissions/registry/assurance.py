@@ -18,7 +18,7 @@ from suite.log.model import Record
 from suite.log.strict import StrictError, decode
 from suite.submissions.registry.model import Breach, Nonce, Registry, SubmitterKey, parse_time
 from suite.submissions.signing import dsse
-from suite.submissions.signing.statement import ATTESTATION, PAYLOAD_TYPE, encode, statement_of
+from suite.submissions.signing.statement import ATTESTATION, PAYLOAD_TYPE, encode, statement_of, unequal
 
 WITHIN = timedelta(days=7)  # from the nonce's issue to the result's receipt
 LEVELS = ("L0", "L1", "L2")
@@ -140,27 +140,7 @@ def _differences(payload: bytes, wanted: Mapping[str, Any]) -> list[tuple[str, s
     except StrictError as error:
         return [("payload", "the statement about this result", str(error))]
     # Equal values in another encoding (spaces, order of names) are no difference.
-    return _unequal(found, wanted, "payload")[:10]
-
-
-def _unequal(found: Any, wanted: Any, location: str) -> list[tuple[str, str, str]]:
-    if type(found) is not type(wanted):
-        return [(location, str(wanted), str(found))]
-    if isinstance(wanted, dict):
-        rows = []
-        for name in [*wanted, *(name for name in found if name not in wanted)]:
-            if name not in found or name not in wanted:
-                rows.append((f"{location}.{name}", "present" if name in wanted else "absent", "the opposite"))
-            else:
-                rows += _unequal(found[name], wanted[name], f"{location}.{name}")
-        return rows
-    if isinstance(wanted, list) and len(found) == len(wanted):
-        return [
-            row
-            for at, (one, other) in enumerate(zip(found, wanted, strict=True))
-            for row in _unequal(one, other, f"{location}.{at}")
-        ]
-    return [] if found == wanted else [(location, str(wanted), str(found))]
+    return list(unequal(found, wanted, "payload"))[:10]
 
 
 def _nonce(result: SignedResult, registry: Registry) -> tuple[Nonce | None, list[Breach]]:

@@ -6,7 +6,7 @@ whole, so that no signed value is trusted because it is signed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from suite.log.canonical import reencode, sha256_hex
@@ -72,6 +72,22 @@ def statement_of(
 def encode(statement: Mapping[str, Any]) -> bytes:
     """The canonical encoding of a statement, which is signed and compared with signed payloads."""
     return reencode(statement)
+
+
+def unequal(found: Any, wanted: Any, location: str = "") -> Iterator[tuple[str, str, str]]:
+    """(location, expected, found) wherever the values of a statement differ, also in type: 1 is not true."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for name in dict.fromkeys([*wanted, *found]):
+            path = f"{location}.{name}" if location else str(name)
+            if name not in found or name not in wanted:
+                yield path, *(("there", "not there") if name in wanted else ("not there", "there"))
+            else:
+                yield from unequal(found[name], wanted[name], path)
+    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            yield from unequal(one, other, f"{location}.{index}")
+    elif type(found) is not type(wanted) or found != wanted:
+        yield location, str(wanted), str(found)
 
 
 def _image(image: Mapping[str, Any] | None) -> str | None:
