@@ -126,7 +126,10 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
         "--seconds", type=float, default=5.0, help="approximate measured time, without --steps"
     )
     parser.add_argument("--soak", type=float, default=0.0, help="untimed seconds before the warm-up")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not 0 <= options.steps <= STEPS:  # so many have batches
+        parser.error(f"--steps: expected at most {STEPS}, found {options.steps}")
+    return options
 
 
 def main() -> None:

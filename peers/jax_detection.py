@@ -27,8 +27,8 @@ POOLED = spec.POOLED_LEVELS
 class Detector(Model):
     """The networks. The stem and the first stage are frozen; the normalisations are scales and shifts."""
 
-    def __init__(self, dims: spec.Dimensions, weights: Weights, fixed: Weights, key: Any = None) -> None:
-        super().__init__(weights, fixed, jax.random.key(1) if key is None else key, False, 0.0)
+    def __init__(self, dims: spec.Dimensions, weights: Weights, fixed: Weights) -> None:
+        super().__init__(weights, fixed, jax.random.key(1), False, 0.0)
         self.dims = dims
         self.scales: dict[str, Any] = {}  # shape and value of the scales and shifts that are not there
 

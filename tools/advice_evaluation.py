@@ -18,7 +18,6 @@ random, the model is fitted to these, and the cells that were held out are compa
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -217,7 +216,7 @@ _CAPACITY = 32 << 30  # bytes of a device
 PROCESSES = ("model", "smooth minimum", "batch steps", "one core taken", "all three")
 
 
-def synthetic(process: str, noise: float, seed: int, *, devices: Sequence[int] = (1,)) -> Group:
+def synthetic(process: str, noise: float, seed: int) -> Group:
     """A full grid of one accelerator's cells, drawn from ``process`` with log-normal noise.
 
     "model" is the formula of :mod:`suite.advice.model`; the others deviate from it as their names say. The
@@ -226,28 +225,25 @@ def synthetic(process: str, noise: float, seed: int, *, devices: Sequence[int] =
     random = np.random.default_rng(seed)
     a, b = random.uniform(0.002, 0.01), random.uniform(1e-4, 3e-4)
     c = b * random.uniform(2, 10)
-    e = a * random.uniform(0.2, 1) if len(devices) > 1 else 0.0
     all_three = process == "all three"
     steps = np.exp(random.normal(0, 0.05, len(_BATCHES)))
-    configs = [Config(*values) for values in itertools.product(map(float, _CPUS), _BATCHES, devices)]
     cells = []
-    for config in configs:
+    for config in (Config(float(cpus), batch, 1) for cpus in _CPUS for batch in _BATCHES):
         device, cpus = a + b * config.batch, config.cpus
         if process == "batch steps" or all_three:
             device *= steps[_BATCHES.index(config.batch)]
         if process == "one core taken" or all_three:
             cpus = max(cpus - 0.6, 0.4)
-        host = config.batch * config.devices * c / cpus
+        host = config.batch * c / cpus
         power = 6.0 if process == "smooth minimum" or all_three else None
-        compute = max(device, host) if power is None else (device**power + host**power) ** (1 / power)
-        time = compute + e * 2 * (config.devices - 1) / config.devices
+        time = max(device, host) if power is None else (device**power + host**power) ** (1 / power)
         time *= float(np.exp(random.normal(0, noise)))
         wait = 100 * max(0.0, 1 - device / time)
         peak = (1 << 30) + config.batch * (64 << 20)
         if peak > _CAPACITY:  # the largest batch
             cells.append(Cell(config, None, run_ids=("run",)))
             continue
-        units = float(config.batch * config.devices)
+        units = float(config.batch)
         bounds = (units / time * 0.995, units / time * 1.005)  # as narrow as those of a GPU's results
         cells.append(Cell(config, time, *bounds, units, peak, input_wait_percent=wait))
     names = ("workload", "variant", "framework", "phase", "precision", "scale", "data")

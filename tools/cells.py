@@ -8,8 +8,9 @@ PYTHON is the framework's interpreter, SECONDS the limit of one cell from the st
 Each cell is a fresh ``python -m suite.worker``: set-up, compilation, ten warm-up steps, the window of 100
 steps, the report. The tool prints one line a cell, and writes one JSON line a cell to ``cells.jsonl`` and the
 worker's text to ``<cell>.log``. On a time-out it prints the last phase, the busiest threads, child processes,
-the GPU's load and the end of the log, which has the Python stack of every thread. It needs Python 3.10 and
-the standard library, and runs from the repository's root. No rule holds: its rates are for development.
+the GPU's load and the end of the log, which has the Python stack of every thread. It exits with 1 if a cell
+is not done. It needs Python 3.10 and the standard library, and runs from the repository's root. No rule
+holds: its rates are for development.
 """
 
 from __future__ import annotations
@@ -37,20 +38,12 @@ ROOT = Path(os.environ.get("SUITE_ROOT") or Path(__file__).resolve().parents[1])
 TOKEN = "cells"
 OF_CELL = ("batch", "variant", "precision", "scenario", "scale", "fast")
 TIMES = ("import", "setup", "compile", "warmup")
-XLA_LOG = ",".join(
-    f"{name}=1"
-    for name in (
-        *(
-            "gpu_compiler",
-            "nvptx_compiler",
-            "conv_algorithm_picker",
-            "gemm_fusion_autotuner",
-            "gemm_algorithm_picker",
-        ),
-        *("autotuner", "autotuner_pass", "autotuner_util", "autotuner_compile_util", "xla_compilation_cache"),
-        *("device_compiler", "xla_launch_util"),
-    )
+_LOGGED = (
+    "gpu_compiler nvptx_compiler conv_algorithm_picker gemm_fusion_autotuner gemm_algorithm_picker "
+    "autotuner autotuner_pass autotuner_util autotuner_compile_util xla_compilation_cache device_compiler "
+    "xla_launch_util"
 )
+XLA_LOG = ",".join(f"{name}=1" for name in _LOGGED.split())
 
 
 def child() -> None:
@@ -207,10 +200,17 @@ class Worker:
 
     def next(self, limit: float) -> dict[str, Any] | None:
         """The next event; None at its end; queue.Empty at the limit (seconds from the start)."""
-        event = self.events.get(timeout=max(0.001, limit - self.elapsed()))
+        event = self.events.get(timeout=self._left(limit))
         if event and event["event"] == "phase":
             self.phases.append((event["name"], round(self.elapsed(), 1)))
         return event
+
+    def wait(self, limit: float) -> int:
+        """Its exit status, once it has ended; subprocess.TimeoutExpired at the limit."""
+        return self.process.wait(self._left(limit))
+
+    def _left(self, limit: float) -> float:
+        return max(0.001, limit - self.elapsed())
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -258,10 +258,10 @@ def drive(worker: Worker, limit: float, spec: Any, key: Any, seed: int) -> dict[
     while True:
         try:
             event = worker.next(limit)
-        except queue.Empty:
+            status = worker.wait(limit) if event is None else None
+        except (queue.Empty, subprocess.TimeoutExpired):
             return row | timed_out(worker)
         if event is None:
-            status = worker.process.wait()
             if row["status"] in ("done", "fault"):
                 return row
             return row | {"status": f"exit {status}", "tail": tail(worker.log, 15)}
@@ -374,10 +374,10 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     lock, started = threading.Lock(), time.monotonic()
 
-    def one(text: str) -> None:
+    def one(text: str) -> bool:
         if options.deadline and time.monotonic() - started + options.seconds > options.deadline:
             print(f"SKIP {text}: {options.deadline - time.monotonic() + started:.0f} s left", flush=True)
-            return
+            return False
         row = run_cell(text, options)
         with lock:
             print(summary(row), flush=True)
@@ -385,11 +385,11 @@ def main() -> int:
                 print("\n".join(f"     | {line}" for line in row["tail"]), flush=True)
             with (options.out / "cells.jsonl").open("a") as file:
                 file.write(json.dumps(row, default=str) + "\n")
+        return bool(row["status"] == "done")
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        for future in [pool.submit(one, text) for text in options.cells]:
-            future.result()
-    return 0
+        done = [future.result() for future in [pool.submit(one, text) for text in options.cells]]
+    return 0 if all(done) else 1
 
 
 if __name__ == "__main__":

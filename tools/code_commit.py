@@ -39,7 +39,9 @@ def digests(root: Path = PROJECT) -> Iterator[tuple[str, str]]:
             size = int(answers.readline().split()[2])  # BLOB blob SIZE, then the content and a line feed
             return hashlib.sha256(answers.read(size + 1)[:size]).hexdigest()
 
-        for commit in _git(root, "rev-list", "HEAD", "--all", "--", *FOLDERS).decode().split():
+        # Full history: otherwise git leaves out a merged branch whose code a merge did not take.
+        listing = _git(root, "rev-list", "--full-history", "HEAD", "--all", "--", *FOLDERS)
+        for commit in listing.decode().split():
             listed = _git(root, "ls-tree", "-r", "-z", commit, "--", *FOLDERS).decode().rstrip("\0")
             rows = [row.partition("\t") for row in listed.split("\0") if row]
             files = {name: content(facts.split()[2]) for facts, _, name in rows if is_covered(name)}

@@ -89,7 +89,12 @@ def main(sources: Sequence[str]) -> int:
         return _refused(f"expected completed trainings in mode throughput, found none of {len(logs)} logs")
     table: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (scale, workload, variant, batch, data), curves in sorted(found.items()):
-        table[f"{scale}/{workload}"] += rows(variant, batch, data, dict(sorted(curves.items())))
+        try:
+            table[f"{scale}/{workload}"] += rows(variant, batch, data, dict(sorted(curves.items())))
+        except ValueError as error:
+            repeats = ", ".join(f"{len(found)} in {precision}" for precision, found in sorted(curves.items()))
+            work = f"{scale}/{workload}, variant {variant}, batch {batch}, {data} data"
+            return _refused(f"{work}: {error}, found {repeats}")
     print(json.dumps(table, indent=2))
     return 0
 

@@ -252,12 +252,11 @@ class StepTime:
     """
 
     def __init__(
-        self, points: Sequence[Point], times_s: Sequence[float], *,
-        processor: bool, host_works: bool = True, seed: int = 0,
-    ) -> None:  # fmt: skip
+        self, points: Sequence[Point], times_s: Sequence[float], *, processor: bool, host_works: bool = True
+    ) -> None:
         self.points, self.processor = tuple(points), processor
         self._rows, self._times = Rows.of(points), np.array(times_s, dtype=np.float64)
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(0)
         self.parameters = parameter_count(points, processor=processor, host_works=host_works)
         if len(points) <= self.parameters:
             raise TooFewCells(

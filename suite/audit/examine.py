@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,26 +39,20 @@ _UNSIGNED = f"{ATTESTATION} beside {SYSTEM}, as `make submit … KEY=` writes th
 _CAPS = {SYSTEM: MAX_BYTES, CHANGES: MAX_CHANGES, BASELINE: MAX_SHARED, ATTESTATION: MAX_ENVELOPE}
 
 
-def examine(
-    path: Path,
-    root: Path,
-    registry: Registry,
-    rules_of: Callable[[str], Rules] = load,
-    verdict: Verdict | None = None,
-) -> dict[str, Any]:
+def examine(path: Path, root: Path, registry: Registry, verdict: Verdict | None = None) -> dict[str, Any]:
     """Everything about the result in ``path`` that needs no other submission, as JSON values.
 
     ``root`` is the tree of submissions, whose folders a result in it must match. ``registry`` has its keys,
     nonces, waivers and withdrawals. ``verdict`` is the verdict on the log, if it was checked already.
     """
-    verdict = verdict or check_result(path, rules_of)
+    verdict = verdict or check_result(path)
     value = verdict.as_dict()
     folder, record = folder_of(path), verdict.record
     described = record is not None and SYSTEM in record.files
     value |= {
         "format": "suite-verdict/1",
         "files": {} if record is None else dict(_digests(folder, record)),
-        "policy": policy_of(rules_of(verdict.rules or LATEST)),
+        "policy": policy_of(load(verdict.rules or LATEST)),
         "described": described,
         "submitter": None,
         "level": "L0" if verdict.accepted else None,
@@ -73,7 +67,7 @@ def examine(
         value |= _packaged(folder, root, registry, verdict)
         value["inputs"] = dict(_inputs(folder, root, registry, record))
     findings = [Finding(**one) for one in value["findings"]]
-    value["outcomes"] = [asdict(row) for row in outcomes(verdict, rules_of, findings)]
+    value["outcomes"] = [asdict(row) for row in outcomes(verdict, findings=findings)]
     withdrawal = withdrawal_of(folder, verdict.digest, registry)
     value["withdrawal"] = None if withdrawal is None else asdict(withdrawal)
     if withdrawal is not None:

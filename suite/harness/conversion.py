@@ -41,7 +41,7 @@ class Converted:
     reason: str = ""
 
 
-def convert(plan: Plan, resources: Resources, debug: Path, *, quiet: bool = False) -> Converted:
+def convert(plan: Plan, resources: Resources, debug: Path) -> Converted:
     """Make the missing shards of the converted dataset.
 
     The time of all shards begins when the worker is ready and ends when the last file is on the disk; with a
@@ -50,7 +50,7 @@ def convert(plan: Plan, resources: Resources, debug: Path, *, quiet: bool = Fals
     Finished shards of an interrupted conversion are verified and kept. Raises DatasetError, WorkerFailure.
     """
     dataset = resources.dataset
-    progress = Progress(plan.repeats, quiet=quiet)
+    progress = Progress(plan.repeats)
     storage_format = plan.settings.storage
     source = PreparedDataset(
         dataset.name, dataset.kind, dataset.folder, dataset.digest, {}, dataset.bytes, dataset.generator

@@ -60,7 +60,7 @@ def take_fingerprint(session: Session) -> None:
         worker = session.start_worker(number, stack)
         worker.configure(job)
         worker.expect("hello", SETUP_S)
-        attested = session.run.resources.workers.attest(number, worker.pid)
+        (attested,) = session.attest(number, worker)
         found, _ = worker.expect("fingerprint", SETUP_S)
         worker.expect("done", SETUP_S)
     data: dict[str, Any] = {

@@ -194,10 +194,11 @@ class LocalProcess:
         return [" ".join("<path>" if "/" in part else part for part in line.split()) for line in lines]
 
     def _drain_stderr(self) -> None:
-        stderr = self._pipe(self.process.stderr).fileno()
-        while text := os.read(stderr, _CHUNK):  # not by lines: an endless line would fill the memory
-            self._last_text = text
-            self._write_debug(text)
+        # Closed by its reader: after a close in another thread the number may belong to another file.
+        with self._pipe(self.process.stderr) as stderr:
+            while text := os.read(stderr.fileno(), _CHUNK):  # not by lines: one could fill the memory
+                self._last_text = text
+                self._write_debug(text)
 
     def _write_debug(self, text: bytes) -> None:
         """Write ``text`` up to the limit. The caller always reads on: a full pipe would stop the worker."""

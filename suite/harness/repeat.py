@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any
 
-from suite.containers.engines.attestation import Attestation, EngineProblem
+from suite.containers.engines.attestation import Attestation
 from suite.contract import BENCHMARK, CONVERSION, LOAD, WARMUP_STEPS, ConversionKey, Key, node_of_rank
 from suite.harness.session import SETUP_S, STEPS_S, Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
@@ -83,7 +83,7 @@ def log_facts(session: Session, repeat: int, worker: WorkerProcess, job: dict[st
     try:
         worker.configure(job)
         hellos, _ = worker.expect_all("hello", SETUP_S)
-        attested = _attest(session, repeat, worker)
+        attested = session.attest(repeat, worker, session.others)
     finally:  # log the facts about the machines even if the worker does not start
         machines = [session.outside, *({"facts": n.facts, "reasons": n.reasons} for n in session.others)]
         for node, (machine, found) in enumerate(zip(machines, attested, strict=True)):
@@ -105,21 +105,6 @@ def log_facts(session: Session, repeat: int, worker: WorkerProcess, job: dict[st
             "reasons": why,
         }
         session.log.event("env", inside, repeat)
-
-
-def _attest(session: Session, repeat: int, worker: WorkerProcess) -> list[Attestation]:
-    """The attestation of every node."""
-    try:
-        here = session.run.resources.workers.attest(repeat, worker.pid)
-        return [here, *(node.attest(repeat) for node in session.others)]
-    except EngineProblem as problem:
-        try:
-            worker.receive(1.0)  # if the worker has just ended, that is the failure to report
-        except WorkerFailure as failure:
-            if failure.code != "timed_out":
-                raise
-        message = f"the engine cannot attest the container: {problem}"
-        raise WorkerFailure("environment", worker.phase, message) from problem
 
 
 def run_throughput(session: Session, repeat: int, start_next: Callable[[], None]) -> Completed:

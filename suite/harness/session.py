@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suite.containers.engines.attestation import Attestation, EngineProblem
 from suite.contract import WARMUP_STEPS
 from suite.contract.network import Network, unused_ports
 from suite.datasets.evict import evict
@@ -92,6 +93,22 @@ class Session:
                 raise failure
         return self.worker
 
+    def attest(
+        self, number: int, worker: WorkerProcess, others: Sequence[RemoteNode] = ()
+    ) -> list[Attestation]:
+        """The attestation of the worker with this number, on this node and on ``others``."""
+        try:
+            here = self.run.resources.workers.attest(number, worker.pid)
+            return [here, *(node.attest(number) for node in others)]
+        except EngineProblem as problem:
+            try:
+                worker.receive(1.0)  # if the worker has just ended, that is the failure to report
+            except WorkerFailure as failure:
+                if failure.code != "timed_out":
+                    raise
+            message = f"the engine cannot attest the container: {problem}"
+            raise WorkerFailure("environment", worker.phase, message) from problem
+
     def _new_worker(
         self, number: int, *, others: Sequence[RemoteNode] = (), early: bool = False
     ) -> WorkerProcess:
@@ -150,8 +167,14 @@ class Session:
         return self.debug_dir / f"worker-{repeat}.log"
 
     def keep_compiled(self) -> None:
-        """Keep what the workers compiled for later runs, if they are to reuse it. Raises OSError."""
-        self._scratch.keep_compiled()
+        """Keep what the workers compiled for later runs, if they are to reuse it; a failure is a warning."""
+        try:
+            self._scratch.keep_compiled()
+        except OSError as error:
+            self.progress.write(
+                "warning: later runs compile again: expected to copy what was compiled to "
+                f"{self.plan.compiled}, found {error.strerror or error}; make room or give write access"
+            )
 
     def clean(self) -> None:
         """Remove the scratch folder and empty debug files; other debug files stay. Ends early workers."""

@@ -23,7 +23,6 @@ from suite.telemetry.storage import storage_facts
 LOGS = "logs"  # the folder of logs within that of baselines
 _MOST = 20  # logs that are read, the newest first
 _NAMED = "%Y%m%dT%H%MZ"  # the time at the beginning of a log's folder
-_WALL = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,9 +60,15 @@ class Channel:
         self._commands.put(json.loads(line))
 
     def send(self, event: str, **fields: Any) -> None:
-        """Send one event. Never called between window start and window end."""
-        text = json.dumps({"event": event, **fields}, allow_nan=False, separators=(",", ":"))
-        self._write(text.encode())
+        """Send one event; the parent of ranks sends it as its first rank's.
+
+        Never called between window start and window end.
+        """
+        text = json.dumps({"event": event, **fields}, allow_nan=False, separators=(",", ":")).encode()
+        if ranks := self.configuration.get("ranks"):
+            self.relay(ranks[0], text)
+        else:
+            self._write(text)
 
     def relay(self, rank: int, text: bytes) -> None:
         """Forward an event of ``rank`` unchanged."""

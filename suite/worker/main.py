@@ -254,7 +254,7 @@ def measure(bench: Bench, report: dict[str, Any]) -> None:
     window = bench.run_span(WARMUP_STEPS, bench.job.measured_steps, barrier)
     # Rank 0 times the repeat: with other ranks, from before their release until all have their results.
     timed: Any = window if barrier is None else barrier
-    # Sent first: the processes of a loader end now, and reading their times takes some 50 ms.
+    # Sent first: reading the times of a loader's processes, which live on, would delay the receipt.
     channel.send("window_close", open_ns=timed.open_ns, close_ns=timed.close_ns)
     cpu_ns = children.cpu_time_ns() - cpu_from
     wait_ns = bench.data.wait_ns - wait_from

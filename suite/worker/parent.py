@@ -262,7 +262,7 @@ def _forward_lines(channel: Channel, rank: _Rank, chunk: bytes) -> None:
             text = line[len(rank.prefix) :]
             rank.done = rank.done or text.startswith(_DONE)
             if text.startswith(_PHASE):
-                rank.phase = json.loads(text)["name"]
+                rank.phase = channel.phase_name = json.loads(text)["name"]  # also of a fault of the parent
             channel.relay(rank.number, text)
         else:  # a library wrote to the descriptor directly
             os.write(2, line + b"\n")

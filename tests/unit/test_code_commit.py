@@ -41,6 +41,17 @@ def test_commit_of_another_branch_is_found(history: tuple[Path, list[tuple[str, 
     assert list(commits_of(digest, root)) == [commit]
 
 
+def test_commit_of_a_merged_branch_is_found(history: tuple[Path, list[tuple[str, str]]]) -> None:
+    """The merge has the code of its first parent: git follows only that one, unless asked for all."""
+    root, made = history
+    commit, digest = made[-1]
+    git(root, "branch", "side", commit)
+    git(root, "reset", "--quiet", "--hard", made[0][0])
+    git(root, "merge", "--quiet", "--no-ff", "--strategy=ours", "--message", "merge", "side")
+    git(root, "branch", "--delete", "side")
+    assert list(commits_of(digest, root)) == [commit]
+
+
 def test_every_commit_is_found_by_its_code(history: tuple[Path, list[tuple[str, str]]]) -> None:
     root, made = history
     assert len({digest for _, digest in made}) == len(made)

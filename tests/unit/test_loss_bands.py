@@ -126,12 +126,19 @@ def test_missing_or_bad_curves_are_errors(tmp_path: Path, capsys: pytest.Capture
     broken = write_good(tmp_path / "broken") / "run.jsonl"
     broken.write_bytes(broken.read_bytes()[:-1])
     (tmp_path / "empty").mkdir()
+    once = tmp_path / "once.jsonl"
+    once.write_text(json.dumps({"key": asdict(MINI), "curve": [1.0, 0.9, 0.8]}))
     for folders, message in (
         ([], "no argument"),
         ([tmp_path / "infer", tmp_path / "gone"], "gone"),
         ([tmp_path / "empty"], "none of 0 logs"),
         ([tmp_path / "infer"], "none of 1 logs"),
         ([tmp_path / "broken"], "bytes without LF"),
+        (
+            [once],
+            "mini/ncf, variant f8, batch 256, real data: expected at least two repeats of one precision",
+        ),
+        ([once], "found 1 in fp32"),
     ):
         assert main([str(folder) for folder in folders]) == 2
         shown = capsys.readouterr()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
+from contextlib import ExitStack
 from dataclasses import replace
+from mmap import mmap
 from pathlib import Path
 
+import psutil
 import pytest
 
 from suite.checker import Verdict, check_result
@@ -21,7 +26,7 @@ from tests.fixtures.odd_logs import (
     write_made,
     write_several_gpus,
 )
-from tests.fixtures.odd_runs import RUNS
+from tests.fixtures.odd_runs import RUNS, Machine, OddRun, make
 
 SUBMISSIONS = Path(__file__).parents[2] / "submissions/suite-reference/results"
 
@@ -105,3 +110,44 @@ def test_steps_between_clock_events_do_not_hide_a_later_date(tmp_path: Path) -> 
         events[number]["wall"] = f"{wall[:11]}23{wall[13:]}"
 
     assert "TIME-016" in {one.rule for one in check_result(rewrite(folder, forge)).rejections}
+
+
+# In place of the harness: a program that writes the first line of a log.
+HARNESS = """
+for option; do :; done
+mkdir -p "${option#results_dir=}/20261120T1817Z.partial"
+echo '{"kind":"header","data":{}}' > "${option#results_dir=}/20261120T1817Z.partial/run.jsonl"
+"""
+
+
+def ended_before(machine: Machine) -> None:
+    """Fail like an act whose process has ended."""
+    raise psutil.NoSuchProcess(machine.harness.pid)
+
+
+def test_harness_ends_if_the_fault_cannot_be_made(tmp_path: Path) -> None:
+    program = f"{HARNESS}\necho $$ > {tmp_path}/pid\nexec sleep 600"
+    run = OddRun(ended_before, {"kind": "header"}, command=("sh", "-c", program))
+    with pytest.raises(psutil.NoSuchProcess):
+        make("none", run, tmp_path)
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_log_of_a_run_that_failed_is_not_stored(tmp_path: Path) -> None:
+    run = OddRun(lambda m: None, {"kind": "header"}, command=("sh", "-c", f"{HARNESS}\nsleep 1; exit 20"))
+    with pytest.raises(SystemExit, match="expected a run that ends with status 0, found 20"):
+        make("none", run, tmp_path)
+
+
+def test_paused_processes_run_again_if_one_has_ended() -> None:
+    with subprocess.Popen(["sleep", "600"]) as lives, subprocess.Popen(["true"]) as ended:
+        found = [psutil.Process(one.pid) for one in (lives, ended)]
+        ended.wait()
+        machine = Machine(psutil.Process(), mmap(-1, 24), ExitStack())
+        machine.processes = lambda module: found  # type: ignore[method-assign]
+        with pytest.raises(psutil.NoSuchProcess):
+            machine.pause(0.0, "any")
+        time.sleep(0.2)  # a signal takes a moment
+        status = found[0].status()
+        lives.kill()
+    assert status != psutil.STATUS_STOPPED

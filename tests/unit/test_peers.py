@@ -220,6 +220,16 @@ def test_plain_script_has_specified_number_of_parameters(framework: str) -> None
         assert (found["steps"], found["units"]) == (3, sum(spec.units(key, 1)[WARMUP_STEPS:][:3]))
 
 
+@pytest.mark.parametrize("steps", [-1, 111])
+def test_more_steps_than_batches_are_refused(steps: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their rate would be that of the units of fewer steps."""
+    options = ["ours", "--workload=ncf", "--framework=pytorch"]
+    assert arm.options_of([*options, "--steps=110"]).steps == 110
+    with pytest.raises(SystemExit):
+        arm.options_of([*options, f"--steps={steps}"])
+    assert f"--steps: expected at most 110, found {steps}" in capsys.readouterr().err
+
+
 COUNTS = {
     "pytorch": """
 from peers.pytorch_images import network

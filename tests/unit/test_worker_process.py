@@ -103,6 +103,16 @@ def test_end_of_file_on_stdin_ends_the_worker(tmp_path: Path) -> None:
     assert gone(worker.pid)
 
 
+def test_ended_worker_leaves_no_pipe_open(tmp_path: Path) -> None:
+    worker = start("wait", tmp_path)
+    worker.expect("hello", 10)
+    worker.end()
+    process = worker._local.process
+    assert [pipe is not None and pipe.closed for pipe in (process.stdin, process.stdout, process.stderr)] == [
+        True, True, True,
+    ]  # fmt: skip
+
+
 def test_peak_memory_of_a_worker_excludes_its_parent() -> None:
     child = f"{sys.executable!r}, '-c', 'from suite.worker import record; print(record.peak_rss_bytes())'"
     parent = f"import subprocess; held = bytearray(b'x') * (400 << 20); subprocess.run([{child}], check=True)"
