@@ -7,6 +7,7 @@ from typing import Any
 
 from suite.audit.items import ComparedItem, exactly
 from suite.log.model import Record, Repeat
+from suite.metrics.machine import devices
 
 SAME, SAME_MODEL, OTHER = "same machine", "same model", "other"
 _LIBRARIES = ("version", "cuda", "cudnn", "device", "fast_path", "tf32", "threads")
@@ -106,8 +107,8 @@ def kinship(submitted: Record, again: Record) -> tuple[str, str]:
     if not submitted.repeats or not again.repeats:
         return OTHER, "a run has no repeats"
     outside = [_facts(record.repeats[0], "outside") for record in (submitted, again)]
-    accelerators = [list(_part(facts, "accelerators").get("devices") or ()) for facts in outside]
-    names = [[str(device.get("name")) for device in devices] for devices in accelerators]
+    accelerators = [devices(record) for record in (submitted, again)]
+    names = [[str(device.get("name")) for device in listed] for listed in accelerators]
     if names[0] != names[1]:
         return OTHER, f"expected {_listed(names[0])}, found {_listed(names[1])}"
     cpus = [_part(facts, "cpu") for facts in outside]
@@ -116,7 +117,7 @@ def kinship(submitted: Record, again: Record) -> tuple[str, str]:
         if theirs != ours:
             return OTHER, f"cpu.{name}: expected {theirs}, found {ours}"
     if names[0]:
-        uuids = [[device.get("uuid") for device in devices] for devices in accelerators]
+        uuids = [[device.get("uuid") for device in listed] for listed in accelerators]
         known = None not in uuids[0]
         return (SAME, "the same devices") if known and uuids[0] == uuids[1] else (SAME_MODEL, "other devices")
     rest = [
@@ -142,16 +143,16 @@ def energy_per_step(record: Record, least_ns: int) -> tuple[float | None, str]:
         ]
         if repeat.end is None or not pairs:
             continue
-        devices = [
+        counted = [
             device
             for opened, closed in pairs
             for device in zip(opened["devices"] or (), closed["devices"] or (), strict=False)
         ]
-        if not devices:
+        if not counted:
             return None, "the counters list no accelerator"
         if int(repeat.window_ns or 0) < least_ns:
             return None, f"a window under {least_ns / 1e9:g} s is too short for the counter"
-        for before, after in devices:
+        for before, after in counted:
             counts = [None if one is None else one.get("energy_mj") for one in (before, after)]
             if counts[0] is None or counts[1] is None:
                 return None, "a device reports no energy"

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
+from suite.checker.devices import devices_of
 from suite.checker.physics import window_flop
 from suite.contract import BENCHMARK, MEASURED_STEPS
 
@@ -76,11 +77,9 @@ def _age(c: Context, cited: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _gpus(c: Context) -> tuple[str, ...]:
-    """The digests of the UUIDs of the run's GPUs; empty where the facts have none."""
-    machine = c.repeats[0].env("outside") if c.repeats else None
-    accelerators = None if machine is None else machine["facts"].get("accelerators")
-    listed = accelerators.get("devices") if isinstance(accelerators, Mapping) else None
-    return tuple(str(one.get("uuid")) for one in listed or () if isinstance(one, Mapping))
+    """The digests of the UUIDs of node 0's GPUs; empty where the facts have none."""
+    listed = devices_of(c.repeats[0]) if c.repeats else ()
+    return tuple(str(row.get("uuid")) for event, _, row in listed if event["node"] == 0)
 
 
 @rule("BASE-003", mode="throughput", kind=BENCHMARK)

@@ -23,12 +23,13 @@ def _listed_devices(c: Context) -> Iterator[tuple[Event, int, Mapping[str, Any]]
     ENV-001 compares the facts of the other repeats with these.
     """
     for repeat in c.repeats:
-        if found := list(_devices_of(repeat)):
+        if found := list(devices_of(repeat)):
             yield from found
             return
 
 
-def _devices_of(repeat: Repeat) -> Iterator[tuple[Event, int, Mapping[str, Any]]]:
+def devices_of(repeat: Repeat) -> Iterator[tuple[Event, int, Mapping[str, Any]]]:
+    """(env event, index, facts) of each device in the outside facts, whose types no schema restricts."""
     for event in repeat.envs_of("outside"):
         found = event["facts"].get("accelerators")
         rows = found.get("devices") if isinstance(found, Mapping) else None
@@ -180,7 +181,7 @@ def devices_reported(c: Context) -> Iterator[Fault]:
         return
     for repeat in c.repeats:
         for outside in repeat.envs_of("outside"):
-            if not any(event is outside for event, _, _ in _devices_of(repeat)):
+            if not any(event is outside for event, _, _ in devices_of(repeat)):
                 yield Fault(outside.location("facts.accelerators"), "the devices of the run", "none")
         for event in repeat.telemetry:
             if event["source"] == "counters" and not any(map(_answered, event["devices"] or ())):
@@ -307,5 +308,13 @@ def _model_bytes(c: Context) -> int:
     if c.key.phase == "infer":
         return count * (2 if c.key.precision in ("bf16", "fp16") else 4)
     hyper = c.header["hyper"]
-    moments = 2 if "beta2" in hyper else int(float(hyper.get("momentum", "0")) > 0)
+    moments = 2 if "beta2" in hyper else int(_is_used(hyper.get("momentum", "0")))
     return 4 * count * (1 + moments)
+
+
+def _is_used(momentum: str) -> bool:
+    """Whether a momentum is above 0; the schema restricts no hyperparameter to numbers."""
+    try:
+        return float(momentum) > 0
+    except ValueError:
+        return True  # DIV-002 reports it

@@ -11,9 +11,9 @@ from suite.contract import BENCHMARK
 from suite.contract.traits import traits_of
 from suite.log.model import Event
 
-# The facts that rules read, by side: null with a reason if unknown, never absent.
 # Facts of a device that change while it idles, sleeps or is reset.
 _VOLATILE = (".nvlink_links", ".pcie_width", ".memory_free_bytes")
+# The facts that rules read, by side: null with a reason if unknown, never absent.
 _REQUIRED = {
     "outside": ("accelerators", "container", "kernel"),
     "inside": ("framework", "image_label", "injected"),

@@ -19,6 +19,7 @@ from suite.checker.context import (
 from suite.contract import BENCHMARK, FORWARD_BACKWARD, key_fields, run_id_parts
 from suite.contract.traits import storage_formats
 from suite.log.canonical import encode, sha256_hex
+from suite.log.limits import LIMITS
 from suite.rules import digest_of
 from suite.workloads import frameworks
 
@@ -164,14 +165,19 @@ def overrides_agree(c: HeaderContext) -> Iterator[Fault]:
     for text in c.header["overrides"]:
         name, equals, value = text.lstrip("+").partition("=")
         if equals:
-            requested[name.removeprefix("framework.")] = value.strip("'\"")
+            requested[name.removeprefix("framework.")] = value.replace("\\", "").strip(" '\"")
     for name, value in requested.items():
         if value not in ("auto", "null") and not value.startswith("<"):
-            found = settings.get(name)
+            setting, read = LIMITS.get(name.removeprefix("runtime."), (name, None))
+            found = settings.get(setting)
             if (name, value) == ("batch", "max") and "batch_search" in settings:
                 continue  # ID-014 checks the search
-            if isinstance(found, str | int) and not _same_value(found, value):
-                yield Fault(f"header, data.overrides ({name})", f"{name}={found}, as in the settings", value)
+            if name == "fingerprint" and not c.fingerprinted:
+                continue  # this mode or kind has none, whatever is requested: FING-001
+            same = _same_value(found, value) if read is None else read(value) == found
+            if isinstance(found, str | int) and not same:
+                location = f"header, data.overrides ({name})"
+                yield Fault(location, f"{setting}={found}, as in the settings", value)
 
 
 def _same_value(found: object, text: str) -> bool:

@@ -8,7 +8,6 @@ from suite.checker.context import KEY, STRUCTURE, WITH_KEY, Context, Fault, end_
 from suite.log.model import Event
 from suite.log.units import count
 
-_NS = 1_000_000_000
 MEASURED = ("timestamp_kind", "warmup_ns", "soak_steps", "tail_steps")  # only in throughput mode
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from suite.checker.context import WITH_KEY, Context, Fault, counter_change, end_of, rule, start_of
+from suite.checker.devices import devices_of
 from suite.contract import BENCHMARK
 from suite.log.model import Event, Repeat
 
@@ -96,37 +97,29 @@ def power_in_range(c: Context) -> Iterator[Fault]:
     """
     stated = _power_limits_w(c)
     table = None if c.device is None else float(c.device["power_w"])
-    totals: dict[tuple[int, int], tuple[int, int]] = {}
+    windows, totals = [], dict[tuple[int, int], tuple[str, int, int]]()
     for closed, index, before, after, passed in _devices(c):
-        known = [one for one in (stated.get((closed["node"], index)), table) if one is not None]
+        device, location = (closed["node"], index), closed.location(f"devices.{index}.energy_mj")
         change = counter_change(before, after, "energy_mj")
-        if change is None or not known:
-            continue
-        energy, span = totals.get((closed["node"], index), (0, 0))
-        totals[closed["node"], index] = energy + change, span + passed
-        for what, millijoule, ns in (
-            ("in this window", change, passed),
-            ("in all windows", energy + change, span + passed if closed.repeat == c.repeats[-1].index else 0),
-        ):
-            if ns < c.rules.limit("power_span_ns"):
-                continue
-            watts, highest = millijoule * 1e6 / ns, min(known) * c.rules.limit("power_over")
-            if not 0 < watts <= highest:
-                location = closed.location(f"devices.{index}.energy_mj")
-                yield Fault(location, f"above 0, at most {highest:.0f} W {what}", f"{watts:.0f} W")
+        if change is not None:
+            windows.append((device, location, change, passed))
+            _, energy, span = totals.get(device, (location, 0, 0))
+            totals[device] = location, energy + change, span + passed
+    together = [(device, *total) for device, total in totals.items()]
+    for what, rows in (("in this window", windows), ("in all windows", together)):
+        for device, location, millijoule, ns in rows:
+            known = [one for one in (stated.get(device), table) if one is not None]
+            if known and ns >= c.rules.limit("power_span_ns"):
+                watts, highest = millijoule * 1e6 / ns, min(known) * c.rules.limit("power_over")
+                if not 0 < watts <= highest:
+                    yield Fault(location, f"above 0, at most {highest:.0f} W {what}", f"{watts:.0f} W")
 
 
 def _power_limits_w(c: Context) -> dict[tuple[int, int], float]:
     """The power limits in W that the devices state, by node and index on the node."""
-    found: dict[tuple[int, int], float] = {}
-    for outside in c.repeats[0].envs_of("outside") if c.repeats else ():
-        listed = outside["facts"].get("accelerators")
-        rows = listed.get("devices") if isinstance(listed, Mapping) else None
-        for index, row in enumerate(rows if isinstance(rows, list) else ()):
-            limit = row.get("power_limit_mw") if isinstance(row, Mapping) else None
-            if type(limit) is int:
-                found[outside["node"], index] = limit / 1e3
-    return found
+    listed = devices_of(c.repeats[0]) if c.repeats else ()
+    limits = {(event["node"], index): row.get("power_limit_mw") for event, index, row in listed}
+    return {device: limit / 1e3 for device, limit in limits.items() if type(limit) is int}
 
 
 @rule("TELE-005")

@@ -18,7 +18,6 @@ from suite.cli.replay import (
     nonce_of,
     output_folder,
     print_rejection,
-    refused,
     replay_options,
     write_and_print,
 )
@@ -35,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
     if args.key is not None:
         raise UsageError("--key: a perturbed run is no replay, so no level is signed for it")
     value, raw = judged_result(args)
-    if refused(value):
+    if raw is None:
         return print_rejection(value)
     nonce = nonce_of(args)
     record = record_of(raw)

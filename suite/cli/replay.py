@@ -34,14 +34,18 @@ def main(args: argparse.Namespace) -> int:
     return _first_steps(args) if args.device else _replay(args)
 
 
-def judged_result(args: argparse.Namespace) -> tuple[dict[str, Any], Raw]:
-    """The verdict on the result and the log's bytes; a rejected result is no error."""
+def judged_result(args: argparse.Namespace) -> tuple[dict[str, Any], Raw | None]:
+    """The verdict on the result and the log's bytes.
+
+    None instead of the bytes where nothing is run: the checker rejects the result, which perhaps cannot even
+    be read, or its submitter withdrew it.
+    """
     from suite.log.files import folder_of, read_folder
 
     refuse_inside(args.out, args.result)
     value = judged_at(args.result, args.submissions)
-    if not value["accepted"]:
-        return value, read_folder(args.result)
+    if not value["accepted"] or value["withdrawal"] is not None:
+        return value, None
     raw = read_folder(folder_of(args.result))
     if _digest(raw) != value["sha256"]:
         raise UsageError("run.jsonl changed while the command ran: run it again")
@@ -87,11 +91,6 @@ def replay_options(args: argparse.Namespace, results: Path) -> ReplayOptions:
     )
 
 
-def refused(value: Mapping[str, Any]) -> bool:
-    """Whether the checker rejects the result, or its submitter withdrew it."""
-    return not value["accepted"] or value["withdrawal"] is not None
-
-
 def print_rejection(value: Mapping[str, Any]) -> int:
     """Print the verdict on a rejected or withdrawn result, which is not replayed."""
     from suite.audit import show
@@ -114,7 +113,7 @@ def _replay(args: argparse.Namespace) -> int:
 
     key = None if args.key is None else keys.read(args.key)
     value, raw = judged_result(args)
-    if refused(value):
+    if raw is None:
         return print_rejection(value)
     if not value["scored"]:
         raise UsageError("expected a completed run, found one without a score: there is nothing to repeat")
@@ -173,7 +172,7 @@ def _first_steps(args: argparse.Namespace) -> int:
     if args.key is not None:
         raise UsageError("--key: first steps on a CPU prove no time, so no level is signed for them")
     value, raw = judged_result(args)
-    if refused(value):
+    if raw is None:
         return print_rejection(value)
     record = record_of(raw)
     if not record.computes:

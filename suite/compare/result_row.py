@@ -14,8 +14,8 @@ from suite.checker import Verdict, check_result
 from suite.checker.sandboxed import limit_finding
 from suite.compare.comparable import COMPARE_TASKS, SETTINGS, facts_by_group
 from suite.contract import CONVERSION
-from suite.log.files import LOG
-from suite.log.finding import Finding
+from suite.log.files import LOG, read_in
+from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
 from suite.log.safe import safe
 from suite.log.strict import StrictError, decode
@@ -240,7 +240,7 @@ def _first_cause(finding: Finding) -> str:
 def _submitter_and_system(folder: Path) -> tuple[str, str]:
     """Submitter and system as the description beside the log states them; empty without one."""
     try:
-        value = decode((folder / "system.json").read_bytes(), _MAX_SYSTEM)
-    except (OSError, StrictError):
+        value = decode(read_in(folder, "system.json", _MAX_SYSTEM), _MAX_SYSTEM)
+    except (OSError, RecordError, StrictError):
         return "", ""
     return safe(str(value.get("submitter", ""))), safe(str(value.get("system_name", "")))

@@ -125,6 +125,15 @@ def read_file(folder: int, name: str, cap: int = MAX_FILE) -> bytes:
     return data
 
 
+def read_in(folder: Path, name: str, cap: int = MAX_FILE) -> bytes:
+    """As :func:`read_file`, in a folder that is not open; OSError where it cannot be opened."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return read_file(descriptor, name, cap)
+    finally:
+        os.close(descriptor)
+
+
 def _version(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_size, status.st_mtime_ns, status.st_ino
 

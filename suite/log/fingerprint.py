@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from suite.log.canonical import encode, sha256_hex
+from suite.log.canonical import encode, reencode, sha256_hex
 from suite.log.model import Event, Record
 
 Pass = Mapping[str, Any]
@@ -73,7 +73,8 @@ def bitwise_class(record: Record) -> str | None:
         "cpu": _some(cpu, _CPU),
         "driver": accelerators.get("driver") if isinstance(accelerators, Mapping) else None,
     }
-    return sha256_hex(encode(deciding))
+    # Parts of several lines, each checked by the reader: together they may be longer than one line.
+    return sha256_hex(reencode(deciding) + b"\n")
 
 
 def _some(facts: object, names: tuple[str, ...]) -> dict[str, Any]:

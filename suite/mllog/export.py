@@ -8,14 +8,13 @@ for tools and is no submission to MLPerf: no rule of MLPerf was applied (docs/ml
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from suite.checker import check_result
-from suite.log.files import LOG, folder_of, read_file
+from suite.log.files import LOG, folder_of, read_in
 from suite.log.finding import RecordError
 from suite.log.model import Event, Record, Repeat
 from suite.log.safe import safe
@@ -74,11 +73,7 @@ def export(path: Path) -> dict[str, Any]:
 
 def _read_description(folder: Path) -> dict[str, Any]:
     """The system description beside a log; SystemProblem or RecordError unless it is complete."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        description = system.parse(read_file(descriptor, SYSTEM, system.MAX_BYTES))
-    finally:
-        os.close(descriptor)
+    description = system.parse(read_in(folder, SYSTEM, system.MAX_BYTES))
     for defect in system.defects(description):
         raise system.SystemProblem(str(defect))
     return description

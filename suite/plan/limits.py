@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from suite.containers.engines.container import CannotRun, Limits
+from suite.log.limits import LIMITS
 from suite.plan.errors import BadConfiguration
 from suite.plan.options import SECTIONS
 
 FIELDS = frozenset({"name", *SECTIONS["runtime"]})
-OPTION_OF_LIMIT = {"cpus": "cpus", "cpuset": "cpuset", "memory_bytes": "memory", "shm_bytes": "shm_size"}
+OPTION_OF_LIMIT = {setting: option for option, (setting, _) in LIMITS.items()}
 SHARED_MEMORY = 16 << 30  # bytes; loaders and NCCL use it; unused shared memory takes no memory
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from suite.checker import Verdict, check_result
 from suite.checker.sandboxed import limit_finding
-from suite.log.files import BASELINE, folder_of, read_file
+from suite.log.files import BASELINE, folder_of, read_in
 from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
 from suite.log.safe import safe
@@ -242,16 +242,13 @@ def check_entry(
 
 
 def _read_system(folder: Path) -> tuple[dict[str, Any] | None, list[Finding]]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        value = system.parse(read_file(descriptor, SYSTEM, system.MAX_BYTES))
+        value = system.parse(read_in(folder, SYSTEM, system.MAX_BYTES))
     except RecordError as error:
         defect = error.defects[0]
         return None, [finding("SUBM-003", SYSTEM, defect.expected, defect.found)]
     except system.SystemProblem as error:
         return None, [finding("SUBM-003", SYSTEM, "strict JSON", str(error))]
-    finally:
-        os.close(descriptor)
     wrong = system.defects(value)
     faults = [finding("SUBM-004", f"{SYSTEM}, {fault.field}", fault.expected, fault.found) for fault in wrong]
     return (None if wrong else value), faults

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from suite.checker import check_header
+from suite.checker import check_header, check_result
 from suite.checker.context import RULE_FUNCTIONS, Context
 from suite.checker.images import _same_limit
 from suite.log.model import Event, Record
 from suite.log.reader import read_result
+from tests.fixtures.forged import put
+from tests.fixtures.forging import rewrite
 from tests.fixtures.good_container import Container, rules_of
 from tests.fixtures.good_log import Good, header_of, write_good
 
@@ -120,6 +122,21 @@ def test_checker_survives_every_value_that_the_schemas_allow(container: Containe
 )
 def test_limit_in_force_is_compared_with_the_limit_set(name: str, asked: Any, found: Any, same: bool) -> None:
     assert _same_limit(name, asked, found) is same
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(("cpus=2", "memory=8g"), ("cpus=2.0", "memory=8GiB"), ("cpus=2e0", "memory=8_589_934_592")),
+        *(("cpuset=[0,1]",), ("cpuset=1-1,0",), ("cpuset='0-1'",), (r"cpuset=0\,1",), ('cpuset=["0", 1]',)),
+        *(("memory=+8589934592",), ("memory=8589934.592e3",), ("shm_size=auto",), ("shm_size=1024m",)),
+    ],
+)
+def test_limits_of_the_command_line_agree_with_the_settings(options: tuple[str, ...], tmp_path: Path) -> None:
+    limits = {"cpus": "2", "cpuset": "0-1", "memory_bytes": 8 << 30, "shm_bytes": 1 << 30}
+    folder = write_good(tmp_path, Good(container=Container(limits=limits)))
+    rewrite(folder, put("header", "overrides", [f"runtime.{option}" for option in options]))
+    assert check_result(folder, rules_of).findings == ()
 
 
 def test_header_alone_breaks_most_image_rules_before_the_run() -> None:

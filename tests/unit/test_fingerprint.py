@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,19 @@ def test_runs_of_one_bitwise_class_must_have_equal_fingerprints(tmp_path: Path) 
     assert native.bitwise is None  # no event states which libraries computed
     copied = replace(native, own=one.own)
     assert [fault.rule for fault in fingerprint_breaches([one, copied])] == ["REG-011"]
+
+
+def test_facts_longer_than_a_line_together_have_a_bitwise_class(tmp_path: Path) -> None:
+    def long_facts(events: Events) -> None:
+        for event in events:
+            facts = event["data"]["facts"] if event["kind"] == "env" else {}
+            for name, fact in (("framework", "version"), ("cpu", "flags")):
+                if name in facts:
+                    facts[name][fact] = ["f" * 4000] * 12
+
+    folder = rewrite(write_good(tmp_path, Good(container=Container())), long_facts)
+    trace = trace_of(record_of(read_folder(folder)), "one", "example-labs", "box")
+    assert re.fullmatch("[0-9a-f]{64}", trace.bitwise or "")
 
 
 # Later fingerprints of faster_rcnn have scores.

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from suite import workloads
 from suite.audit.quote import fields_of, parse, sentence
+from suite.checker import check_result
 from suite.cli import main
 from suite.common.stream import digest_arrays
 from suite.compare.input_bound import INPUT, MODEL, input_bounds
@@ -29,7 +30,9 @@ from suite.report.summary_text import print_tables
 from suite.report.table import print_table
 from suite.worker.load import CountedData, Delivery
 from tests.fixtures import image_files
+from tests.fixtures.forged import put
 from tests.fixtures.forged_storage import IN_RECORDS, LOADED
+from tests.fixtures.forging import rewrite
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.good_run import IMAGE_BYTES, SHARD_BYTES
 from tests.unit.test_plan import SERVER, planned, settings
@@ -142,6 +145,11 @@ def test_summary_has_a_table_of_loads(tmp_path: Path) -> None:
     assert "precision" not in table.rows[0].key
     assert table.cells(table.rows[0])["batches_delivered_mb_per_s"] > 0
     assert "## practice division, input pipelines alone, without a model" in to_markdown([table])
+
+
+def test_fingerprint_may_be_asked_for(tmp_path: Path) -> None:
+    folder = rewrite(write_good(tmp_path, LOADED), put("header", "overrides", ["fingerprint=true"]))
+    assert check_result(folder).findings == ()
 
 
 def test_row_states_the_storage_format(tmp_path: Path) -> None:

@@ -235,6 +235,13 @@ def test_time_on_another_kind_of_system_is_not_comparable(tmp_path: Path) -> Non
     assert lacking(items) == ["time"]
 
 
+@pytest.mark.parametrize("devices", [["x"], 5])
+def test_devices_that_are_no_facts_are_compared(tmp_path: Path, devices: object) -> None:
+    edit = _machine(lambda facts: facts["accelerators"].update(devices=devices))
+    items = replayed(tmp_path, reference(step_ns=30_000_000), edit)
+    assert outcomes(items)["time"] == NOT_COMPARABLE
+
+
 def test_time_tolerance_on_another_device_of_the_model_is_ten_percent(tmp_path: Path) -> None:
     def device(facts: dict[str, Any]) -> None:
         facts["accelerators"]["devices"][0]["uuid"] = "8" * 64

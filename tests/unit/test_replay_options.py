@@ -198,6 +198,18 @@ def test_audit_replay_refuses_an_output_folder_inside_the_result(
     assert "outside of the result" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", [("audit-replay",), ("audit-replay", "--device", "cpu"), ("audit-perturb",)])
+def test_unreadable_result_is_rejected_with_its_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: tuple[str, ...]
+) -> None:
+    result = write_good(tmp_path / "results")
+    (result / "notes.txt").write_text("another file")
+    assert main([*verb, "--result", str(result), "--out", str(tmp_path / "out")]) == 1
+    printed = capsys.readouterr().out
+    assert "LOG-002" in printed
+    assert "nothing was run: the checker rejects the result" in printed
+
+
 def test_replay_of_a_gpu_run_without_a_gpu_suggests_first_steps(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(repeats, "detect_machine", lambda: LAPTOP)
     data = dict(header(plan_of(RUNS["ncf"])))

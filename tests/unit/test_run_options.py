@@ -97,6 +97,12 @@ def test_no_path_is_logged(option: str) -> None:
     assert text.endswith("=<path>")
 
 
+def test_fingerprint_may_be_asked_for_in_mode_quality() -> None:
+    data = prepared(resolve(settings("mode=quality", "fingerprint=true"), LAPTOP)).header
+    assert data["settings"]["fingerprint"] is False
+    assert "fingerprint=true" in data["overrides"]
+
+
 def test_unknown_hyperparameter_is_refused() -> None:
     with pytest.raises(BadConfiguration, match="did you mean rate"):
         resolve(settings("+workload.hyper.rat=1"), LAPTOP)

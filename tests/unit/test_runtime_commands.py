@@ -283,6 +283,7 @@ def test_limit_that_nothing_enforces_is_refused_with_the_reason() -> None:
         ({"cpuset": [3, 1, 0]}, Limits(cpuset="0-1,3")),
         ({"cpuset": "0-1, 2"}, Limits(cpuset="0-2")),
         ({"cpuset": 1}, Limits(cpuset="1")),
+        ({"cpuset": "[0,1]"}, Limits(cpuset="0-1")),
         ({"memory": "8g"}, Limits(memory_bytes=8 << 30)),
         ({"memory": "1.5GiB"}, Limits(memory_bytes=3 << 29)),
         ({"shm_size": 65536}, Limits(shm_bytes=65536)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,24 @@ def test_result_over_sandbox_limit_has_rejected_row(tmp_path: Path) -> None:
         found = checked_row(sandbox, folder)
     assert (found.status, found.run_id, found.metrics) == ("rejected", folder.name, {})
     assert found.why.startswith("LOG-019: expected a check within the limits, found no answer within 0 s")
+
+
+def test_description_is_read_from_a_regular_file_of_limited_size_only(tmp_path: Path) -> None:
+    folder = write_good(tmp_path / "results", Good())
+    description, other = folder / "system.json", tmp_path / "other.json"
+    other.write_text('{"submitter":"A","system_name":"B"}\n')
+    description.write_bytes(other.read_bytes())
+    assert (row_of(folder).submitter, row_of(folder).system) == ("A", "B")
+    description.unlink()
+    description.symlink_to(other)
+    assert row_of(folder).submitter == ""
+    description.unlink()
+    os.mkfifo(description)
+    assert row_of(folder).submitter == ""
+    description.unlink()
+    with description.open("wb") as file:
+        file.truncate(1 << 40)  # too large for the memory, and sparse
+    assert row_of(folder).submitter == ""
 
 
 def test_csv_is_tidy_with_units_in_the_names() -> None:

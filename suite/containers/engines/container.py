@@ -12,12 +12,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Protocol
 
 from suite.containers.engines.native import WorkerCommand
-from suite.log.processors import compact_list, expand_list
+from suite.log.limits import bytes_of, cpus_of, cpuset_of
 
 CODE, SITE, DATA, SCRATCH = "/opt/suite/code", "/opt/suite/site", "/data", "/scratch"  # inside
 TMPFS = "/tmp"  # noqa: S108 - inside the container, in memory
@@ -30,12 +29,9 @@ _CLIENT = (
     *("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
     *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"),
 )
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,127}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9:/_.-]*")
-_CPUSET = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 
 
 class CannotRun(ValueError):
@@ -187,33 +183,21 @@ def require_no_separator(characters: str, mount: Mount, runtime: str) -> Mount:
 
 def parse_bytes(name: str, value: object) -> int:
     """Bytes from an integer or a text such as ``8g`` or ``1.5GiB`` (units of 1024). Raises CannotRun."""
-    match = _SIZE.fullmatch(str(value).strip())
-    count = int(Decimal(match[1]) * _UNITS[match[2].lower()]) if match else 0
-    if isinstance(value, bool) or count <= 0:
+    if (count := bytes_of(value)) is None:
         raise CannotRun(f"{name}: expected a size such as 8g or 512m, found {value!r}")
     return count
 
 
 def _cpus(value: object) -> str:
-    try:
-        count = Decimal(str(value))
-        if isinstance(value, bool) or not count.is_finite() or count < Decimal("0.01"):
-            raise InvalidOperation
-        # The kernel's quota of a period of 100 ms has three decimal places.
-        return format(count.quantize(Decimal("0.001")).normalize(), "f")
-    except InvalidOperation:
-        message = f"cpus: expected processors' time such as 2 or 1.5, at least 0.01, found {value!r}"
-        raise CannotRun(message) from None
+    if (count := cpus_of(value)) is None:
+        raise CannotRun(f"cpus: expected processors' time such as 2 or 1.5, at least 0.01, found {value!r}")
+    return count
 
 
 def _cpuset(value: object) -> str:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        text = ",".join(str(part) for part in value)
-    else:
-        text = str(value).replace(" ", "")
-    if isinstance(value, bool) or not _CPUSET.fullmatch(text) or not expand_list(text):
+    if (processors := cpuset_of(value)) is None:
         raise CannotRun(f"cpuset: expected processors such as [0,1] or 0-3, found {value!r}")
-    return compact_list(expand_list(text))
+    return processors
 
 
 def _all_match(field_name: str, pattern: re.Pattern[str], values: Mapping[str, str] | Sequence[str]) -> None:

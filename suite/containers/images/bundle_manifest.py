@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from suite.log.files import read_file
+from suite.log.files import read_in
 from suite.log.finding import RecordError
 from suite.log.safe import safe
 
@@ -98,18 +98,14 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def read_bytes(path: Path, name: str, limit: int) -> bytes:
     """The bytes of the file ``name`` in the folder ``path``; BundleProblem over ``limit``, or for a link."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return read_in(path, name, limit)
     except OSError as error:
         raise BundleProblem(
             f"bundle {path}: expected a folder written by `make fetch` ({os.strerror(error.errno or 0)})"
         ) from error
-    try:
-        return read_file(descriptor, name, limit)
     except RecordError as error:
         defect = error.defects[0]
         raise mismatch(path, name, defect.expected, defect.found) from error
-    finally:
-        os.close(descriptor)
 
 
 def open_file(path: Path, name: str) -> io.BufferedReader:
