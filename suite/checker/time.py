@@ -281,7 +281,7 @@ def clocks_near_window_in_most_repeats(c: Context) -> Iterator[Fault]:
     """In most repeats the clock events are as far apart as the window is long, plus the usual delay.
 
     A busy host delays single repeats; a forger who shortens all windows delays the median, of two the smaller
-    delay. The processes of a loader end when the window does, which delays every repeat on real data.
+    delay. The busy processes of a loader delay every repeat on real data.
     """
     delay = c.rules.limit("clocks_median_real_ns" if c.real else "clocks_median_ns")
     found = []
