@@ -27,12 +27,12 @@ from suite.metrics.slow_rank import slow_rank_text
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.submissions.registry.model import Registry, Withdrawal
 from suite.submissions.registry.withdrawals import withdrawal_of
+from suite.submissions.system import MAX_BYTES
 
 OOM = "OOM"  # the status of a result that ran out of memory, shown instead of a score
 WITHDRAWN = "withdrawn"  # by its submitter: shown without a score, as a rejected one
 ERROR = "error"  # the status of a result over which the checker itself failed: it has no verdict
 _SKIPPED_FOLDERS = ("registry",)
-_MAX_SYSTEM = 64 * 1024  # bytes of system.json
 _LONGEST = 300  # characters of a fault of the checker
 _LONGEST_REASON = 600  # characters of a withdrawal
 
@@ -240,7 +240,7 @@ def _first_cause(finding: Finding) -> str:
 def _submitter_and_system(folder: Path) -> tuple[str, str]:
     """Submitter and system as the description beside the log states them; empty without one."""
     try:
-        value = decode(read_in(folder, "system.json", _MAX_SYSTEM), _MAX_SYSTEM)
+        value = decode(read_in(folder, "system.json", MAX_BYTES), MAX_BYTES)
     except (OSError, RecordError, StrictError):
         return "", ""
     return safe(str(value.get("submitter", ""))), safe(str(value.get("system_name", "")))
