@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import asdict, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -144,3 +145,30 @@ def test_missing_or_bad_curves_are_errors(tmp_path: Path, capsys: pytest.Capture
         shown = capsys.readouterr()
         assert shown.out == ""
         assert message in shown.err
+
+
+@pytest.mark.parametrize(
+    ("data", "losses", "flagged"),
+    [
+        ("real", "scattered", False),
+        ("real", "rising", True),
+        ("real", "constant", True),
+        ("synthetic", "scattered", True),
+    ],
+)
+def test_loss_that_does_not_fall(tmp_path: Path, data: str, losses: str, flagged: bool) -> None:
+    """AlexNet's scatters around the logarithm of the number of classes in 110 steps of real data."""
+    result = write_good(tmp_path, Good(key=replace(MINI, data=data)))
+
+    def change(events: list[dict[str, Any]]) -> None:
+        random = Random(1)
+        for event in events:
+            if event["kind"] == "step":
+                step = event["data"]
+                trend = {"scattered": 5e-5, "rising": 5e-4, "constant": 0.0}[losses] * step["step"] / 110
+                noise = 0.0 if losses == "constant" else random.gauss(0, 1e-4)
+                step["loss"] = (step["units"] * (0.69 + trend + noise)).hex()
+
+    rewrite(result, change)
+    faults = [one for one in check_result(result).findings if one.rule == "TRAIN-003"]
+    assert bool(faults) is flagged, faults

@@ -44,14 +44,14 @@ def rows() -> dict[Cell, list[str]]:
 
 
 def newest(scenario: str = "offline") -> dict[Cell, tuple[str, dict[str, Any]]]:
-    """Run id and metrics of the newest result of each cell of ``scenario`` on one H200."""
+    """Run id and metrics of the newest result of each cell on one H200 with synthetic data."""
     found: dict[Cell, tuple[str, dict[str, Any]]] = {}
     for folder in sorted(
         (one for name in SYSTEMS for one in (RESULTS / name).glob("*/*")), key=lambda one: one.name
     ):
         record = read_result(folder)
         key = record.header["key"]
-        if key["scenario"] != scenario:
+        if key["scenario"] != scenario or key["data"] != "synthetic":
             continue
         found[key["workload"], key["phase"], key["framework"], key["batch"]] = (
             folder.name,
