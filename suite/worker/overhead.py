@@ -4,9 +4,11 @@
 line, and ends at end of file. Standard library only.
 
 * ``{"calibrate": ns}`` → ``{"iterations": n}``: the iterations of a step of about that length.
-* ``{"arms": [...], "iterations": n, "steps": k}`` → ``{"times": [[wall_ns, cpu_ns], ...]}``: one block of
-  ``k`` steps for each arm, back to back. ``marked``: as a worker times a span; ``bare``: the same steps in a
-  plain loop. Both have the same clock readings before and after the block.
+* ``{"arms": [...], "iterations": n, "steps": k}`` → ``{"blocks": [[wall_ns, cpu_ns, gap_ns], ...]}``: one
+  block of ``k`` steps for each arm, back to back, from before its first to after its last step.
+  ``marked``: as a worker times a span, ``bare``: the same steps in a plain loop. The gap is the median
+  time from the end of the work of a step to the beginning of the next one's, null if ``k`` is 1; both
+  arms read the clock for it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import gc
 import hashlib
 import json
 import sys
+from statistics import median
 from time import monotonic_ns, process_time_ns
 from typing import Any
 
@@ -31,9 +34,11 @@ class NullFramework:
     def __init__(self) -> None:
         self._timestamps = HostTimestamps()
         self.arrivals = HostArrivals()
+        self.drains: list[tuple[int, int]] = []  # wall and CPU time of each drain in ns
 
     def synchronize(self) -> None:
-        """Do nothing: no work is pending."""
+        """Note the time, as no work is pending: the loop drains the device before and after its steps."""
+        self.drains.append((monotonic_ns(), process_time_ns()))
 
     def prepare_timestamps(self, count: int) -> None:
         """See :class:`suite.contract.Framework`."""
@@ -49,65 +54,58 @@ class NullFramework:
 
 
 class NullPair:
-    """A step is a fixed number of chained SHA-256 compressions: no memory, no data-dependent branch."""
+    """A step is a fixed number of chained SHA-256 compressions: no memory, no data-dependent branch.
 
-    def __init__(self, iterations: int) -> None:
-        self.iterations = iterations
+    With ``arrivals`` it is that of one of several ranks, which records when it reaches the exchange.
+    """
 
-    def step(self, index: int) -> None:  # noqa: ARG002 - every step does the same work
+    def __init__(self, iterations: int, steps: int, arrivals: HostArrivals | None) -> None:
+        self._iterations, self._arrivals = iterations, arrivals
+        self._began, self._ended = [0] * steps, [0] * steps
+
+    def step(self, index: int) -> None:
         """Do the same work for every index."""
-        hashlib.pbkdf2_hmac("sha256", b"null", b"workload", self.iterations)
+        self._began[index] = monotonic_ns()
+        hashlib.pbkdf2_hmac("sha256", b"null", b"workload", self._iterations)
+        self._ended[index] = monotonic_ns()
+        if self._arrivals is not None:
+            self._arrivals.record()
 
     def collect(self) -> list[Any]:
         """No results."""
         return []
 
-
-class NullRank(NullPair):
-    """The same as one of several ranks, which records when it reaches the exchange."""
-
-    def step(self, index: int) -> None:
-        """See :class:`NullPair`."""
-        super().step(index)
-        FRAMEWORK.arrivals.record()
+    def gap_ns(self) -> float | None:
+        """The median time between the work of two steps."""
+        gaps = [began - ended for began, ended in zip(self._began[1:], self._ended, strict=False)]
+        return median(gaps) if gaps else None
 
 
 FRAMEWORK = NullFramework()
 
 
-def marked(pair: NullPair, steps: int) -> None:
-    """A block as a worker times it, with preparation and reading of the timestamps and arrivals."""
-    run_span(NullRank(pair.iterations), FRAMEWORK, 0, steps)
-
-
-def bare(pair: NullPair, steps: int) -> None:
-    """The same steps in a plain loop."""
-    step = pair.step
-    for index in range(steps):
-        step(index)
-
-
-ARMS = {"marked": marked, "bare": bare}
+def block(arm: str, iterations: int, steps: int) -> list[float | None]:
+    """Wall time, CPU time and gap in ns of one block, which contains no preparation and no reading."""
+    marked = arm == "marked"
+    pair = NullPair(iterations, steps, FRAMEWORK.arrivals if marked else None)
+    FRAMEWORK.drains.clear()
+    if marked:
+        run_span(pair, FRAMEWORK, 0, steps)
+    else:
+        step = pair.step
+        FRAMEWORK.synchronize()
+        for index in range(steps):
+            step(index)
+        FRAMEWORK.synchronize()
+    (wall, cpu), (wall_end, cpu_end) = FRAMEWORK.drains
+    return [wall_end - wall, cpu_end - cpu, pair.gap_ns()]
 
 
 def calibrate(target_ns: int) -> int:
     """Iterations of a step of about ``target_ns``, from the fastest of 50 measurements."""
     iterations = 1000
-    best = min(time_blocks(["bare"], iterations, 1)[0][1] for _ in range(50))
-    return max(1, round(iterations * target_ns / best))
-
-
-def time_blocks(arms: list[str], iterations: int, steps: int) -> list[list[int]]:
-    """Wall and CPU time in ns of one block of each arm."""
-    pair = NullPair(iterations)
-    pair.step(0)  # warm-up
-    times: list[list[int]] = []
-    for name in arms:
-        arm = ARMS[name]
-        wall, cpu = monotonic_ns(), process_time_ns()
-        arm(pair, steps)
-        times.append([monotonic_ns() - wall, process_time_ns() - cpu])
-    return times
+    fastest = min(float(block("bare", iterations, 1)[1] or 0) for _ in range(50))
+    return max(1, round(iterations * target_ns / fastest))
 
 
 def main() -> int:
@@ -119,7 +117,9 @@ def main() -> int:
         if "calibrate" in command:
             answer: dict[str, Any] = {"iterations": calibrate(command["calibrate"])}
         else:
-            answer = {"times": time_blocks(command["arms"], command["iterations"], command["steps"])}
+            iterations, steps = command["iterations"], command["steps"]
+            block("bare", iterations, 1)  # warm-up
+            answer = {"blocks": [block(arm, iterations, steps) for arm in command["arms"]]}
         print(json.dumps(answer), flush=True)
     return 0
 

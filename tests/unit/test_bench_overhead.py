@@ -7,12 +7,14 @@ import random
 import re
 from collections.abc import Iterator
 from itertools import islice
+from statistics import median
 
 import pytest
 
 from suite.cli import bench_overhead as bench
 from suite.cli import main
 
+Interval = tuple[float, float]
 FAST = bench.Case("timestamps, steps of 100 µs", 100_000, 10, 1.0, 1.0)
 
 
@@ -39,22 +41,22 @@ def test_outliers_hardly_move_the_cost_and_a_part_scales_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "wall", "quiet", "expected"),
+    ("direct", "cpu", "wall", "quiet", "expected"),
     [
-        ((0.1, 0.0, 0.2), (0.1, 0.0, 0.2), True, bench.MET),
-        ((0.1, 0.0, 0.2), (3.0, 0.4, 9.0), True, bench.MET),
-        ((0.1, 0.0, 0.2), (3.0, 0.6, 9.0), True, bench.MISSED),
-        ((0.4, 0.2, 0.6), (0.1, 0.0, 0.2), True, bench.UNDECIDED),
-        ((0.7, 0.6, 0.8), (0.1, 0.0, 0.2), True, bench.MISSED),
-        ((0.7, 0.6, 0.8), (0.1, 0.0, 0.2), False, bench.UNDECIDED),
-        ((0.4, 0.2, 0.6), (0.1, 0.0, 0.2), False, bench.UNDECIDED),
-        ((0.1, 0.0, 0.2), (0.1, 0.0, 0.2), False, bench.MET),
+        ((0.2, 0.3), (-2.0, 3.0), (-2.0, 3.0), True, bench.MET),
+        ((0.2, 0.3), (-2.0, 3.0), (-2.0, 3.0), False, bench.MET),
+        ((0.2, 0.6), (0.0, 0.2), (0.0, 0.2), True, bench.UNDECIDED),
+        ((0.6, 0.7), (0.0, 0.2), (0.0, 0.2), False, bench.MISSED),
+        ((0.2, 0.3), (0.0, 0.2), (0.6, 9.0), True, bench.MISSED),
+        ((0.2, 0.3), (0.6, 9.0), (0.0, 0.2), True, bench.MISSED),
+        ((0.2, 0.3), (0.6, 9.0), (0.0, 0.2), False, bench.UNDECIDED),
     ],
 )
-def test_verdict_follows_from_processor_and_wall_time_intervals(
-    cpu: tuple[float, float, float], wall: tuple[float, float, float], quiet: bool, expected: str
+def test_verdict_follows_from_direct_cost_unless_all_effects_refute_it(
+    direct: Interval, cpu: Interval, wall: Interval, quiet: bool, expected: str
 ) -> None:
-    assert bench.verdict_of(bench.Cost(*cpu), bench.Cost(*wall), 0.5, quiet) == expected
+    of_gap, of_cpu, of_wall = (bench.Cost((low + high) / 2, low, high) for low, high in (direct, cpu, wall))
+    assert bench.verdict_of(of_gap, of_cpu, of_wall, 0.5, quiet) == expected
 
 
 def test_order_is_balanced_and_not_regular() -> None:
@@ -68,9 +70,10 @@ def test_sums_by_arm_and_disturbance() -> None:
     blocks = [(500, 499), (400, 350), (600, 590), (500, 498)]
     kept, lost = bench.by_arm([True, False, False, True], blocks)
     assert (kept, lost) == ((1000, 997), (1000, 940))
-    assert bench.undisturbed([(kept, kept)], telemetry=False) == [(kept, kept)]
-    assert bench.undisturbed([(kept, lost), (lost, kept)], telemetry=False) == []
-    assert bench.undisturbed([(kept, lost), (lost, kept)], telemetry=True) == [(lost, kept)]
+    both, off, on = (bench.Observation(*times, 0.1) for times in ((kept, kept), (kept, lost), (lost, kept)))
+    assert bench.undisturbed([both], telemetry=False) == [both]
+    assert bench.undisturbed([off, on], telemetry=False) == []
+    assert bench.undisturbed([off, on], telemetry=True) == [on]
 
 
 def test_more_expensive_block_is_measured_in_real_process() -> None:
@@ -78,10 +81,18 @@ def test_more_expensive_block_is_measured_in_real_process() -> None:
     with bench.started() as worker:
         iterations = worker.ask(calibrate=200_000)["iterations"]
         for _ in range(60):
-            on += [block[1] for block in worker.blocks(["bare"], round(iterations * 1.5), 5)]
-            off += [block[1] for block in worker.blocks(["bare"], iterations, 5)]
+            on += [cpu for (_, cpu), _ in worker.blocks(["bare"], round(iterations * 1.5), 5)]
+            off += [cpu for (_, cpu), _ in worker.blocks(["bare"], iterations, 5)]
     cost = bench.relative_cost(on, off)
     assert 30 < cost.middle < 70
+
+
+def test_timestamps_lengthen_the_gap_between_the_work_of_steps() -> None:
+    with bench.started() as worker:
+        iterations = worker.ask(calibrate=20_000)["iterations"]
+        gaps = [gap for _ in range(60) for _, gap in worker.blocks(["marked", "bare"], iterations, 50)]
+    with_timestamps, without = median(gaps[::2]), median(gaps[1::2])
+    assert 0 < without < with_timestamps < without + 20_000
 
 
 def test_case_prints_its_row(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +102,7 @@ def test_case_prints_its_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert verdict in {bench.MET, bench.MISSED, bench.UNDECIDED}
     assert row.startswith(FAST.name)
     assert re.fullmatch(
-        rf"  {FAST.name}: at most [0-9.]+ % with 95% confidence; bar 1.0 %: {verdict}", sentence
+        rf"  {FAST.name}: directly at most [0-9.]+ % with 95% confidence; limit 1.0 %: {verdict}", sentence
     )
 
 
@@ -115,14 +126,14 @@ def test_undecided_case_ends_at_its_time_limit_with_a_bound(
         while True:
             now[0] += 0.2
             on, off = (round(1e9 * math.exp(chance.gauss(0, 0.1))) for _ in range(2))
-            yield (on, on), (off, off)
+            yield bench.Observation((on, on), (off, off), chance.gauss(0.1, 0.5))
 
     monkeypatch.setattr(bench, "observe_timestamps", noisy)
     monkeypatch.setattr("suite.cli.bench_overhead.time.monotonic", lambda: now[0])
     with bench.started() as worker:
         assert bench.measure(worker, bench.CASES[0], 1.0) == bench.UNDECIDED
     assert now[0] < bench.CASES[0].seconds + 1
-    bound = re.search(r"at most ([0-9.]+) %", capsys.readouterr().out)
+    bound = re.search(r"directly at most ([0-9.]+) %", capsys.readouterr().out)
     assert bound is not None
     assert 0.1 < float(bound[1]) < 5
 
