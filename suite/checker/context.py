@@ -17,7 +17,6 @@ from suite.contract import (
     Specification,
     units_of_window,
 )
-from suite.log import statistics
 from suite.log.model import Event, Record, Repeat
 from suite.rules import Rules
 from suite.workloads import names, specification
@@ -244,27 +243,6 @@ class Context(HeaderContext):
             for repeat in self.repeats
             for rank in repeat.ranks
         )
-
-    @cached_property
-    def relative_durations(self) -> tuple[tuple[str, list[float]], ...]:
-        """(location, durations relative to those of equal work), for the rules on drift and outliers.
-
-        Empty for a load and a conversion: they read batches and write shards in parallel, and the time
-        between two timestamps is not the duration of one.
-        """
-        if self.kind != BENCHMARK:
-            return ()
-        work = [
-            [step.data["units"] for step in repeat.steps_of(rank, "measured")]
-            for _, repeat, rank, _ in self.durations
-        ]
-        found = statistics.relative([curve for *_, curve in self.durations], work)
-        return tuple((location, values) for (location, *_), values in zip(self.durations, found, strict=True))
-
-    @cached_property
-    def drifts(self) -> tuple[tuple[str, float], ...]:
-        """(location, drift) of the relative durations."""
-        return tuple((location, statistics.drift(values)) for location, values in self.relative_durations)
 
     def units(self, repeat: Repeat) -> tuple[int, ...]:
         """The units of work that each step of ``repeat`` must contain."""
