@@ -195,7 +195,11 @@ def _of_machine(log: Log, ends: list[dict[str, Any]], windows: list[int]) -> dic
     threads = log.all("env")[0]["facts"]["cpu"]["threads"]
     reads, reads_span = log.counter("processes", "read_bytes")
     resident = mean([one["processes"]["rss_bytes"] for one in log.samples()])
-    return {
+    jpeg = {}
+    if log.events[0]["data"]["key"]["data"] == "real":
+        used = mean([one["devices"][0]["jpeg_utilisation_percent"] for one in log.samples()])
+        jpeg["jpeg_engine_percent"] = [f"{four_digits(used)} %"]
+    return jpeg | {
         "gpu_utilisation_percent": [
             f"{four_digits(sampled['utilisation_percent'])} %",
             four_digits(sampled["utilisation_percent"]),
