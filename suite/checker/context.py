@@ -17,6 +17,7 @@ from suite.contract import (
     Specification,
     units_of_window,
 )
+from suite.log import statistics
 from suite.log.model import Event, Record, Repeat
 from suite.rules import Rules
 from suite.workloads import names, specification
@@ -243,6 +244,30 @@ class Context(HeaderContext):
             for repeat in self.repeats
             for rank in repeat.ranks
         )
+
+    @cached_property
+    def relative_durations(self) -> tuple[tuple[str, list[float]], ...]:
+        """(location, durations relative to those of equal work), for the rules on drift and outliers.
+
+        None of a load, a conversion or an input-bound window: batches are read and shards written in parallel
+        and ahead, and the time between two timestamps is not the duration of one.
+        """
+        if self.kind != BENCHMARK:
+            return ()
+        work = [
+            [s["units"] for s in repeat.steps_of(rank, "measured")] for _, repeat, rank, _ in self.durations
+        ]
+        found = statistics.relative([curve for *_, curve in self.durations], work)
+        return tuple(
+            (location, values)
+            for (location, repeat, rank, _), values in zip(self.durations, found, strict=True)
+            if not self._input_bound(repeat, rank)
+        )
+
+    def _input_bound(self, repeat: Repeat, rank: int) -> bool:
+        """Whether the rank waited for batches of real data for at least a tenth of the window."""
+        waited = sum(one["input_wait_ns"] or 0 for one in repeat.reports if one["rank"] == rank)
+        return self.key.data == "real" and waited >= self.rules.limit("input_bound") * (repeat.window_ns or 0)
 
     def units(self, repeat: Repeat) -> tuple[int, ...]:
         """The units of work that each step of ``repeat`` must contain."""

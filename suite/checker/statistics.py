@@ -17,30 +17,9 @@ def _cv(c: Context) -> float:
     return 0.0 if result is None or result.cv is None else result.cv
 
 
-def relative_durations(c: Context) -> Iterator[tuple[str, list[float]]]:
-    """(location, durations relative to those of equal work), for the rules on drift and outliers.
-
-    None of a load and a conversion: they read batches and write shards in parallel, and the time between
-    two timestamps is not the duration of one. For the same reason none of an input-bound window, which waited
-    for real data for a tenth of its time: a loader reads ahead, so that the first steps find batches ready,
-    and one with three pipelines delivers three batches together.
-    """
-    if c.kind != BENCHMARK:
-        return
-    work = [
-        [step.data["units"] for step in repeat.steps_of(rank, "measured")]
-        for _, repeat, rank, _ in c.durations
-    ]
-    found = statistics.relative([curve for *_, curve in c.durations], work)
-    for (location, repeat, rank, _), values in zip(c.durations, found, strict=True):
-        waited = sum(one["input_wait_ns"] or 0 for one in repeat.reports if one["rank"] == rank)
-        if c.key.data != "real" or waited < c.rules.limit("input_bound") * (repeat.window_ns or 0):
-            yield location, values
-
-
-def drifts(c: Context) -> list[tuple[str, float]]:
+def _drifts(c: Context) -> list[tuple[str, float]]:
     """(location, drift) of the relative durations."""
-    return [(location, statistics.drift(values)) for location, values in relative_durations(c)]
+    return [(location, statistics.drift(values)) for location, values in c.relative_durations]
 
 
 def _loads(c: Context) -> str:
@@ -59,7 +38,7 @@ def steady_in_closed(c: Context) -> Iterator[Fault]:
     if _cv(c) > limit:
         yield Fault("windows of the repeats", f"CV at most {limit:.1%}", f"{_cv(c):.2%}; {_loads(c)}")
     limit = c.rules.limit("drift_reject")
-    for location, drift in drifts(c):
+    for location, drift in _drifts(c):
         if abs(drift) > limit:
             yield Fault(location, f"first 30 and last 30 steps within {limit:.0%}", f"{drift:+.1%}")
 
@@ -79,9 +58,9 @@ def drift_flags(c: Context) -> Iterator[Fault]:
     In short windows of honest runs the clock of a GPU that grows warm falls by up to 6 %.
     """
     limit, most = c.rules.limit("drift_flag"), c.rules.limit("drift_reject")
-    all_drifts = [drift for _, drift in drifts(c)]
+    drifts = [drift for _, drift in _drifts(c)]
     for sign in (1, -1):
-        found = [drift for drift in all_drifts if sign * drift > limit]
+        found = [drift for drift in drifts if sign * drift > limit]
         if len(found) >= 2 or any(sign * drift > most for drift in found):
             shown = ", ".join(f"{drift:+.1%}" for drift in found)
             yield Fault(
@@ -101,7 +80,7 @@ def few_outliers(c: Context) -> Iterator[Fault]:
     """
     most, share = c.rules.limit("outliers"), c.rules.limit("outlier_share")
     ceiling = c.rules.limit("outlier_cost") if c.reference else math.inf
-    for location, values in relative_durations(c):
+    for location, values in c.relative_durations:
         found, middle = statistics.outliers(values), statistics.median(values)
         cost = abs(sum(values) / (middle * len(values)) - 1) if middle > 0 else 0.0
         allowed = most * len(values) / MEASURED_STEPS

@@ -44,9 +44,9 @@ from suite.cli.guard import UsageError
 from suite.telemetry.sampler import Sampler
 
 FOOTNOTE = """\
-Direct cost: what timestamps add between the work of two steps, or the CPU time of the sampling process. All
-effects: Hodges-Lehmann estimates of paired ln(on/off) of blocks of steps, which other processes disturb; they
-can only refute that a limit is met."""
+Direct: what timestamps add between the work of two steps, or the CPU time of the sampling process. CPU and
+wall time: Hodges-Lehmann estimates of paired ln(on/off) of blocks of steps, which contain all effects and
+other processes disturb; they can only refute that a limit is met."""
 Times = tuple[int, int]  # wall and CPU in ns
 
 

@@ -84,7 +84,7 @@ class NullPair:
 FRAMEWORK = NullFramework()
 
 
-def block(arm: str, iterations: int, steps: int) -> list[float | None]:
+def block(arm: str, iterations: int, steps: int) -> tuple[int, int, float | None]:
     """Wall time, CPU time and gap in ns of one block, which contains no preparation and no reading."""
     marked = arm == "marked"
     pair = NullPair(iterations, steps, FRAMEWORK.arrivals if marked else None)
@@ -98,13 +98,13 @@ def block(arm: str, iterations: int, steps: int) -> list[float | None]:
             step(index)
         FRAMEWORK.synchronize()
     (wall, cpu), (wall_end, cpu_end) = FRAMEWORK.drains
-    return [wall_end - wall, cpu_end - cpu, pair.gap_ns()]
+    return wall_end - wall, cpu_end - cpu, pair.gap_ns()
 
 
 def calibrate(target_ns: int) -> int:
     """Iterations of a step of about ``target_ns``, from the fastest of 50 measurements."""
     iterations = 1000
-    fastest = min(float(block("bare", iterations, 1)[1] or 0) for _ in range(50))
+    fastest = min(block("bare", iterations, 1)[1] for _ in range(50))
     return max(1, round(iterations * target_ns / fastest))
 
 
