@@ -29,20 +29,24 @@ def main(packages: str) -> None:
     exact, half = (torch.float64, "*fp64", "*fp64"), (torch.bfloat16, "*fp32", "*bf16")
     for dims, (dtype, wide, narrow) in ((published, exact), (published, half), (odd, half)):
         kept = [torch.empty(1, width, dtype=dtype) for width in dims.layers]
-        for kernel, chosen in ((kernels._forward, kernels.FORWARD), (kernels._backward, kernels.BACKWARD)):
-            _, constants = kernels._settings(chosen, dims.factors, kept)
-            if kernel is kernels._backward:
-                constants |= kernels._whole(kept)
+        chosen = [(kernels._forward, kernels._settings(kernels.FORWARD, dims.factors, kept)[1])]
+        backward = kernels._settings(kernels.BACKWARD, dims.factors, kept)[1] | kernels._whole(kept)
+        chosen.append((kernels._backward, backward))
+        if dtype == torch.bfloat16:
+            weights = [torch.empty(one.shape) for one in spec.parameters(dims)]
+            chosen.append((kernels._infer, kernels._inference_settings(weights)))
+        for kernel, constants in chosen:
+            in_wide = {"scores"} if kernel is kernels._infer else tables
             options = {name: constants.pop(name) for name in ("num_warps", "num_stages")}
             types: dict[str, Any] = {
-                name: ids.get(name, wide if name in tables or name.startswith("by_") else narrow)
+                name: ids.get(name, wide if name in in_wide or name.startswith("by_") else narrow)
                 for name in kernel.arg_names
                 if name not in constants
             }
             signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
             source = ASTSource(kernel, signature, constants)
-            triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-            print(f"compiled {kernel.__name__} {dtype}", flush=True)
+            compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+            print(f"compiled {kernel.__name__} {dtype}, {compiled.metadata.shared} bytes", flush=True)
 
 
 if __name__ == "__main__":

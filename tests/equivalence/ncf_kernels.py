@@ -56,6 +56,11 @@ def by_both(case: str, count: int, dims: spec.Dimensions, dtype: torch.dtype) ->
             scores = plain.logits(weights, users, items, len(dims.layers) - 1)
         gradients = torch.autograd.grad(scores, list(weights.values()), given)
         found[f"{way}/{case}/scores"] = scores.detach().numpy()
+        if dtype == torch.float32:
+            fixed = tuple(one.detach() for one in weights.values())
+            fused = way == "kernels"
+            outputs = pytorch_kernels.sigmoids(users, items, fixed, dtype) if fused else scores.sigmoid()
+            found[f"{way}/{case}/sigmoids"] = outputs.detach().numpy()
         found |= {f"{way}/{case}/{name}": part.numpy() for name, part in zip(weights, gradients, strict=True)}
     return found
 

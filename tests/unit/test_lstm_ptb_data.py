@@ -122,7 +122,7 @@ def test_error_explains_bad_file(
 
 
 def test_text_too_short_for_batch_is_refused(folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"at least 110 windows of 20 tokens, found 49 .* batch of 100"):
+    with pytest.raises(BadData, match=r"at least 110 windows of 20 tokens, found 49 .* batch of 100"):
         data.Text(job(folder, 100))
     assert data.Text(job(folder, 100, mode="quality")).steps_per_epoch == 49
 

@@ -63,7 +63,7 @@ class Text:
         self.steps_per_epoch = (length - 1) // self._steps
         least = STEPS if job.mode == "throughput" else 1
         if self.steps_per_epoch < least:
-            raise ValueError(
+            raise BadData(
                 f"lstm_ptb: expected at least {least} windows of {self._steps} tokens, found "
                 f"{self.steps_per_epoch} with a global batch of {size}; take a smaller one, or data=synthetic"
             )

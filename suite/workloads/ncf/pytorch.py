@@ -33,17 +33,18 @@ def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 class Pair(BasePair):
-    """NeuMF. Inference returns scores (sigmoid) [batch]. ``fused``: Triton's kernels compute training."""
+    """NeuMF. Inference returns scores (sigmoid) [batch]. ``fused``: Triton's kernels compute them."""
 
     def build(self) -> None:
-        """Choose Triton's kernels for training on the fast path of a GPU: their sums have no fixed order."""
+        """Choose Triton's kernels on the fast path of a GPU; in training their sums have no fixed order."""
         framework = self.framework
-        kinds = (torch.bfloat16, torch.float16, torch.float64)  # in float64 the kernels can be checked
-        fast = framework.cuda and framework.fast and not self.job.deterministic
-        fits = framework.compute_dtype in kinds and len(self.dims.layers) == 4
-        self.fused = self.training and fast and fits
+        kinds = [torch.bfloat16, torch.float16]
+        if self.training:
+            kinds.append(torch.float64)  # in which the kernels can be checked
+        fast = framework.cuda and framework.fast and not (self.training and self.job.deterministic)
+        self.fused = fast and framework.compute_dtype in kinds and len(self.dims.layers) == 4
         if self.fused:
-            self.compiled = ("infer",)  # of the loss only the cross entropy
+            self.compiled = ()  # of the loss only the cross entropy
         self._cross_entropy = framework.compile(cross_entropy) if self.fused else cross_entropy
 
     def loss(self, batch: Batch) -> Tensor:
@@ -61,6 +62,11 @@ class Pair(BasePair):
 
     def infer(self, batch: Batch) -> Tensor:
         """Scores (sigmoid) [batch]."""
+        if self.fused:
+            from suite.workloads.ncf import pytorch_kernels
+
+            weights = tuple(self.stored.values())
+            return pytorch_kernels.sigmoids(batch["users"], batch["items"], weights, self.framework.dtype)
         scores = self._logits(self.stored, batch["users"], batch["items"])
         return torch.sigmoid(scores.to(self.framework.dtype))
 

@@ -5,8 +5,8 @@ products for the weights' gradients need them. The program reads activations aga
 next layer. Gradients of half precision also stay in registers for the layer before: some columns of the first
 hidden layer at a time, from which a sum for all columns of the inputs grows. In float64 they do not fit.
 Gradients of embeddings, biases and the output layer are added up atomically, so that sums of the same numbers
-may differ in their last bits. The sizes of blocks are powers of two, at least the 16 that ``tl.dot`` needs;
-what is too much is masked.
+may differ in their last bits. Inference, in half precision only, stores nothing but the scores. The sizes of
+blocks are powers of two, at least the 16 that ``tl.dot`` needs; what is too much is masked.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ LAYERS = 3  # of the MLP
 FORWARD = 64, 64, 64, 4, 3
 BACKWARD = 64, 32, 64, 4, 3
 EXACT = 16, 32, 4, 4, 1  # both in fp64, without tensor cores
+INFER = 64, 64, 64, 4, 2  # its depth is unused: it multiplies by all rows of a matrix
 
 
 @triton.jit
@@ -121,6 +122,52 @@ def _forward(  # type: ignore[no-untyped-def]
     last = tl.load(hidden3 + row * width3 + at, mask=inside & (at < width3), other=0)
     total += tl.sum(last.to(wide) * share, 1) + tl.load(last_bias).to(wide)
     tl.store(scores + start + row, total[:, None], mask=inside)
+
+
+@triton.jit
+def _rectified(total, bias, column, width, kind: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The ReLU of the columns ``column`` [n] of a product plus their bias, in ``kind``."""
+    total += tl.load(bias + column, mask=column < width, other=0).to(tl.float32)[None, :]
+    return tl.maximum(total, 0, propagate_nan=tl.PropagateNan.ALL).to(kind)
+
+
+@triton.jit
+def _infer(  # type: ignore[no-untyped-def]
+    users, items, mf_user, mf_item, mlp_user, mlp_item, weight1, bias1, weight2, bias2, weight3, bias3,
+    output, last_bias, scores, count,
+    factors: tl.constexpr, half: tl.constexpr, width1: tl.constexpr, width2: tl.constexpr,
+    width3: tl.constexpr, block: tl.constexpr, joined: tl.constexpr, middle: tl.constexpr, top: tl.constexpr,
+    rows: tl.constexpr, across: tl.constexpr
+):  # fmt: skip
+    """The sigmoids of the scores of ``rows`` samples; all layers stay in registers."""
+    start = tl.program_id(0).to(tl.int64) * rows
+    row = tl.arange(0, rows)[:, None]
+    inside = row < count - start
+    user = tl.load(users + start + row, mask=inside, other=0)
+    item = tl.load(items + start + row, mask=inside, other=0)
+    kind: tl.constexpr = weight1.dtype.element_ty
+    source = tl.arange(0, joined)
+    there = inside & (source[None, :] < 2 * half)
+    both = tl.load(_joined(mlp_user, mlp_item, user, item, source[None, :], half), mask=there, other=0)
+    second, third = tl.arange(0, middle), tl.arange(0, top)
+    total = tl.zeros((rows, middle), tl.float32)
+    for first in range(0, width1, across):
+        column = first + tl.arange(0, across)
+        part = tl.dot(both, _tile(weight1, source, column, 2 * half, width1, 1, 2 * half))
+        hidden = _rectified(part, bias1, column, width1, kind)
+        total = tl.dot(hidden, _tile(weight2, column, second, width1, width2, 1, width1), total)
+    hidden = _rectified(total, bias2, second, width2, kind)
+    total = tl.dot(hidden, _tile(weight3, second, third, width2, width3, 1, width2))
+    hidden = _rectified(total, bias3, third, width3, kind)
+    share = tl.load(output + factors + third, mask=third < width3, other=0).to(tl.float32)[None, :]
+    score = tl.sum(hidden.to(tl.float32) * share, 1)
+    at = tl.arange(0, block)[None, :]
+    there = inside & (at < factors)
+    product = tl.load(mf_user + user * factors + at, mask=there, other=0)
+    product *= tl.load(mf_item + item * factors + at, mask=there, other=0)
+    share = tl.load(output + at, mask=at < factors, other=0).to(tl.float32)
+    score += tl.sum(product.to(tl.float32) * share, 1) + tl.load(last_bias).to(tl.float32)
+    tl.store(scores + start + row, tl.sigmoid(score)[:, None], mask=inside)
 
 
 @triton.jit
@@ -315,6 +362,26 @@ def _whole(kept: Sequence[Tensor]) -> dict[str, int]:
     return {"joined": _block(kept[0].shape[1]), "middle": _block(kept[2].shape[1])}
 
 
+def _inference_settings(weights: Sequence[Tensor]) -> dict[str, Any]:
+    """The compile-time arguments of :func:`_infer`."""
+    rows, across, _, warps, stages = INFER
+    half = weights[2].shape[1]
+    widths = [len(bias) for bias in weights[5 : 4 + 2 * LAYERS : 2]]
+    return {
+        "factors": weights[0].shape[1],
+        "half": half,
+        **{f"width{at}": width for at, width in enumerate(widths, 1)},
+        "block": _block(weights[0].shape[1]),
+        "joined": _block(2 * half),
+        "middle": _block(widths[1]),
+        "top": _block(widths[2]),
+        "rows": rows,
+        "across": min(across, _block(widths[0])),
+        "num_warps": warps,
+        "num_stages": stages,
+    }
+
+
 def _block(width: int) -> int:
     size: int = triton.next_power_of_2(width)
     return max(16, size)
@@ -332,3 +399,16 @@ def scores(users: Tensor, items: Tensor, weights: Sequence[Tensor], kind: torch.
         raise ValueError(f"expected {expected} weights of {LAYERS} layers, found {len(weights)}")
     result: Tensor = _Scores.apply(users, items, kind, *weights)  # type: ignore[no-untyped-call]
     return result
+
+
+def sigmoids(users: Tensor, items: Tensor, weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """The sigmoids [n] of the scores, in ``dtype``, for users [n] and items [n], without a gradient.
+
+    ``weights`` as those of :func:`scores`, all in one half precision, in which the products are; sums are in
+    float32.
+    """
+    found = weights[0].new_empty(len(users), dtype=dtype)
+    _infer[triton.cdiv(len(users), INFER[0]),](
+        users, items, *weights, found, len(users), **_inference_settings(weights)
+    )
+    return found
