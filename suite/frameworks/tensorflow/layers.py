@@ -65,22 +65,23 @@ def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
     return x
 
 
-def _padding(layer: Any) -> Any:
-    """The padding of a convolution, in TensorFlow's format.
+def _padded(layer: Any, x: Tensor) -> tuple[Tensor, Any]:
+    """The input of a convolution and its padding, in TensorFlow's format.
 
-    On a CPU, gradients use oneDNN with SAME but Eigen, which is slower, with explicit numbers. With a stride,
-    SAME would pad only the right and the bottom.
+    With a stride, SAME would pad only the right and the bottom. On a CPU, gradients with explicit numbers use
+    Eigen, which is slower than oneDNN: there the input is padded before.
     """
     (top, left) = layer.padding
     if not top and not left:
-        return "VALID"
+        return x, "VALID"
     if layer.stride == 1 and tuple(layer.kernel) == (2 * top + 1, 2 * left + 1):
-        return "SAME"
-    return [[0, 0], [top, top], [left, left], [0, 0]]
+        return x, "SAME"
+    edges = [[0, 0], [top, top], [left, left], [0, 0]]
+    return (x, edges) if tf.config.get_visible_devices("GPU") else (tf.pad(x, edges), "VALID")
 
 
 def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
-    padding = _padding(layer)
+    x, padding = _padded(layer, x)
     weight = tf.cast(run.weights[f"{layer.name}.weight"], x.dtype)
     output = tf.nn.conv2d(x, weight, strides=layer.stride, padding=padding)
     if not layer.bias:
