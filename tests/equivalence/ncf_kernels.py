@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # come often, others never.
 SIZES = (
     (37, spec.Dimensions(11, 7, 8, (64, 32, 16, 8))),
-    (140, spec.Dimensions(50, 20, 64, (256, 256, 128, 64))),
+    (300, spec.Dimensions(50, 20, 64, (256, 256, 128, 64))),
     (19, spec.Dimensions(5, 30, 3, (22, 17, 5, 2))),
 )
 

@@ -28,7 +28,7 @@ LAYERS = 3  # of the MLP
 FORWARD = 64, 64, 64, 4, 3
 BACKWARD = 64, 32, 64, 4, 3
 EXACT = 16, 32, 4, 4, 1  # both in fp64, without tensor cores
-INFER = 64, 64, 64, 4, 2  # its depth is unused: it multiplies by all rows of a matrix
+INFER = 256, 64, 64, 8, 2  # its depth is unused: it multiplies by all rows of a matrix
 
 
 @triton.jit
