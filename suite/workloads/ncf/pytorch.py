@@ -15,6 +15,8 @@ from suite.frameworks.base import Arrays
 from suite.frameworks.pytorch.framework import Batch
 from suite.frameworks.pytorch.pair import BasePair
 
+FUSED_INFERENCE = 32_768  # samples of a batch from which inference uses the kernel: 128 blocks of 256
+
 
 def logits(weight: Mapping[str, Tensor], users: Tensor, items: Tensor, layers: int) -> Tensor:
     """Scores before the sigmoid, [n], for users [n] and items [n]."""
@@ -41,8 +43,11 @@ class Pair(BasePair):
         kinds = [torch.bfloat16, torch.float16]
         if self.training:
             kinds.append(torch.float64)  # in which the kernels can be checked
-        fast = framework.cuda and framework.fast and not (self.training and self.job.deterministic)
-        self.fused = fast and framework.compute_dtype in kinds and len(self.dims.layers) == 4
+            usable = not self.job.deterministic
+        else:  # compiled operators take less time for a batch that leaves most of the GPU idle
+            usable = self.job.key.batch >= FUSED_INFERENCE
+        usable &= framework.cuda and framework.fast and framework.compute_dtype in kinds
+        self.fused = usable and len(self.dims.layers) == 4
         if self.fused:
             self.compiled = ()  # of the loss only the cross entropy
         self._cross_entropy = framework.compile(cross_entropy) if self.fused else cross_entropy
