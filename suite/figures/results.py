@@ -303,7 +303,8 @@ def _largest(some: Sequence[Measured]) -> Measured:
 
 def name_in(one: Measured, names: Sequence[str]) -> str:
     """The settings of a result that differ, without what goes without saying."""
-    return name_of(one.settings, [name for name in names if not obvious(name, one.settings)])
+    said = [name for name in names if name == "loader" or not obvious(name, one.settings)]
+    return name_of(one.settings, said)
 
 
 def _lines_over_axis(

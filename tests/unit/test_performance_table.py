@@ -105,7 +105,8 @@ def test_rates_without_update_are_those_of_the_results() -> None:
         assert number(table[workload][3]) == pytest.approx(train["throughput_per_s"].value, rel=6e-4)
         update = 100 * (1 - train["throughput_per_s"].value / rate)
         assert number(table[workload][4]) == pytest.approx(update, abs=0.06)
-        if (infer := newest().get((workload, "infer", framework, batch))) and workload != "gnmt":
+        infer = newest().get((workload, "infer", framework, batch))
+        if infer and "another computation" not in table[workload][1]:
             assert number(table[workload][1]) == pytest.approx(infer[1]["throughput_per_s"].value, rel=6e-4)
 
 
