@@ -82,6 +82,7 @@ other kernels.
 | `gnmt`, attention | scores | bf16 | 0.0025 |
 | `gnmt`, attention | gradients | bf16 | 0.38 |
 | `ncf`, forward and backward | each gradient | bf16, fp16 | at most 1.13 |
+| `ncf`, inference | scores | bf16 | 0.88 |
 | batch normalisation | outputs, gradients | bf16, fp16 | at most 1; one of 3.1e-5: 1.8 (above the bound) |
 | max pools | maxima | bf16 | 1: equal bit for bit |
 | convolution with ReLU and sum, inference | outputs | bf16 | not measured; 2e-3 to 4e-3 from float32 |
