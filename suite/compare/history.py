@@ -107,9 +107,9 @@ def compare_with_history(
 ) -> HistoryComparison:
     """Compare a result with the history ``known``, and with the gate at ``loss`` (0.02 is 2 %) if given."""
     known = [one for one in known if one["sha256"] != result["sha256"]]
-    earlier = sorted(
-        (one for one in known if series_key(one) == series_key(result)), key=lambda one: str(one["when"])
-    )
+    series = [one for one in known if series_key(one) == series_key(result)]
+    earlier = [one for one in series if str(one["when"]) <= str(result["when"])]
+    earlier.sort(key=lambda one: str(one["when"]))
     metric = _DECIDES[result["same"]["mode"]]
     usable = [one for one in earlier if _value(one, metric) is not None]
     value = _value(result, metric)
@@ -122,7 +122,7 @@ def compare_with_history(
     with_result = [*usable, result] if value is not None else usable
     verdict = None if loss is None else gate(metric, ratio, loss, reason)
     return HistoryComparison(
-        result, metric, tuple(earlier), tuple(level), len(known) - len(earlier),
+        result, metric, tuple(earlier), tuple(level), len(known) - len(series),
         tuple(_changes(with_result, metric)), ratio, conclusion_of(metric, ratio), reason, verdict,
     )  # fmt: skip
 

@@ -182,10 +182,12 @@ class LocalProcess:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-            self._remove()
-            self._pipe(self.process.stdout).close()
-            self._drain.join(timeout=2)
-            self._debug.close()
+            try:
+                self._remove()
+            finally:
+                self._pipe(self.process.stdout).close()
+                self._drain.join(timeout=2)
+                self._debug.close()
 
     def _last_lines(self) -> list[str]:
         """The last lines on the worker's stderr, without paths: the log names no folders of a machine."""

@@ -22,7 +22,7 @@ from suite.harness.repeat import (
     start_repeat,
     window_times,
 )
-from suite.harness.session import SETUP_S, STEPS_S, Session
+from suite.harness.session import EPOCH_S, SETUP_S, Session
 from suite.harness.worker_process import WorkerFailure
 from suite.rules.targets import reaches
 from suite.telemetry.counters import CounterReader
@@ -48,13 +48,13 @@ def run_quality(session: Session, repeat: int) -> Completed:
         worker.command("go")
         reached_ns: int | None = None
         for _ in range(session.plan.max_epochs):
-            (evaluation, *_), _ = worker.expect_all("evaluation", STEPS_S)
+            (evaluation, *_), _ = worker.expect_all("evaluation", EPOCH_S)
             reached, now = _evaluate(session, repeat, evaluation, opened)
             worker.command("verdict", stop=reached)
             if reached:
                 reached_ns = now - opened
                 break
-        ends, closed = worker.expect_all("repeat_end", STEPS_S)
+        ends, closed = worker.expect_all("repeat_end", SETUP_S)
         closing = counters.read()
         closings = [node.counters() for node in session.others]
         worker.expect_all("done", SETUP_S)

@@ -9,7 +9,16 @@ from time import monotonic_ns
 from typing import Any
 
 from suite.containers.engines.attestation import Attestation
-from suite.contract import BENCHMARK, CONVERSION, LOAD, WARMUP_STEPS, ConversionKey, Key, node_of_rank
+from suite.contract import (
+    BENCHMARK,
+    CONVERSION,
+    LOAD,
+    MEASURED_STEPS,
+    WARMUP_STEPS,
+    ConversionKey,
+    Key,
+    node_of_rank,
+)
 from suite.harness.session import SETUP_S, STEPS_S, Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.log.nulls import null_paths
@@ -125,7 +134,8 @@ def run_throughput(session: Session, repeat: int, start_next: Callable[[], None]
         log_clock(session, repeat, "window_open")
         opened = monotonic_ns()
         worker.command("go")
-        (close, *_), closed = worker.expect_all("window_close", STEPS_S)
+        limit_s = STEPS_S * max(1.0, plan.measured_steps / MEASURED_STEPS)
+        (close, *_), closed = worker.expect_all("window_close", limit_s)
         log_clock(session, repeat, "window_close")
         closing = counters.read()
         closings = [node.counters() for node in session.others]

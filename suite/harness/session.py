@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from suite.plan.prepared import PreparedRun
 
 
-SETUP_S, STEPS_S = 1800.0, 3600.0  # longest time without an event of a worker, in set-up and in steps
+# Longest time without an event of a worker: in set-up, in a hundred steps, and in an epoch.
+SETUP_S, STEPS_S, EPOCH_S = 1800.0, 3600.0, 86_400.0
 EARLY_S = 120.0  # longest time that a window waits until the next worker has imported its framework
 
 

@@ -65,7 +65,8 @@ class WorkerProcess:
         self._local = LocalProcess(command, debug_file, ended, remove, early=early)
         self._processes: tuple[LocalProcess | RemoteNode, ...] = (self._local, *others)
         self._lines: deque[tuple[int, bytes, int]] = deque()  # node, text, receipt
-        self._unread: set[int] = set()
+        self._unread: set[int] = set()  # nodes whose output has ended or is no news
+        self._done: set[int] = set()  # ranks that have nothing more to do
         self._selector = selectors.DefaultSelector()
         for node, process in enumerate(self._processes):
             self._selector.register(process, selectors.EVENT_READ, node)
@@ -95,7 +96,7 @@ class WorkerProcess:
         self._ranks = tuple(range(job.get("world_size", 1)))
         self._waiting = {rank: deque() for rank in self._ranks}
         for node, process in enumerate(self._processes):
-            ranks = [rank for rank in self._ranks if self._node_of(rank) == node]
+            ranks = self._ranks_of(node)
             several = {"node": node} if len(self._ranks) > 1 else {}  # a conversion's job has no node
             with self._reporting_end():
                 process.configure({**job, **several}, ranks if several else ())
@@ -130,6 +131,8 @@ class WorkerProcess:
             code = event["code"] if event["code"] in _FAULTS else "crashed"
             failure = WorkerFailure(code, self.phase, str(event["message"]))
             raise self._ended(self._node_of(rank), failure)
+        elif event["event"] == "done":
+            self._done.add(rank)
         elif event["event"] == "ended" and len(self._ranks) > 1:
             if event["status"] == STRANDED and len(self._processes) > 1:
                 self._find_lost_node(self._node_of(rank))
@@ -173,6 +176,9 @@ class WorkerProcess:
         """The node of ``rank``: every node has the same number of ranks, in their order."""
         return node_of_rank(rank, len(self._processes), len(self._ranks))
 
+    def _ranks_of(self, node: int) -> list[int]:
+        return [rank for rank in self._ranks if self._node_of(rank) == node]
+
     def _read_line(self, until: float, timeout_s: float) -> tuple[int, bytes, int]:
         """The node that sent the next line, the line without the token, and when it was received."""
         while not self._lines:
@@ -189,6 +195,9 @@ class WorkerProcess:
                 raise WorkerFailure("timed_out", self.phase, message)
             for node in ready:
                 lines = self._processes[node].read()
+                if lines is None and len(self._processes) > 1 and self._done.issuperset(self._ranks_of(node)):
+                    self._stop_reading(node)  # other nodes may need longer
+                    continue
                 if lines is None:
                     raise self._of_node(node, self._ended(node, None))
                 received = monotonic_ns()
@@ -229,7 +238,7 @@ class WorkerProcess:
     def _of_node(self, node: int, failure: WorkerFailure) -> WorkerFailure:
         """``failure`` with its node and, if it has only one, its rank, if the worker has several nodes."""
         if len(self._processes) > 1 and failure.node is None:
-            ranks = [rank for rank in self._ranks if self._node_of(rank) == node]
+            ranks = self._ranks_of(node)
             if len(ranks) == 1:
                 return self._with_rank(ranks[0], failure)
             failure.node = node
@@ -241,9 +250,9 @@ class WorkerProcess:
 
         It reports its failure, or does not answer while all others have lost a rank.
         """
-        waiting = set(range(len(self._processes)))
+        self._stop_reading(stranded)
         until = monotonic() + _GRACE_S
-        self._stop_reading(stranded, waiting)
+        waiting = set(range(len(self._processes))) - self._unread
         while waiting:
             try:
                 node, line, _ = self._read_line(until, _GRACE_S)
@@ -260,15 +269,15 @@ class WorkerProcess:
                 except WorkerFailure as failure:
                     raise self._with_rank(rank, failure) from failure.__cause__
             if event["event"] == "ended":
-                self._stop_reading(node, waiting)
+                self._stop_reading(node)
+            waiting -= self._unread
         if len(waiting) == 1:
             message = "expected a rank that answers; the other nodes waited for it in vain"
             raise self._of_node(min(waiting), WorkerFailure("crashed", self.phase, message))
 
-    def _stop_reading(self, node: int, waiting: set[int]) -> None:
-        """Take ``node`` out of ``waiting``: the end of its output, which follows, is no news."""
-        if node in waiting:
-            waiting.discard(node)
+    def _stop_reading(self, node: int) -> None:
+        """Read no more from ``node``: the end of its output is no news."""
+        if node not in self._unread:
             self._selector.unregister(self._processes[node])
             self._unread.add(node)
 

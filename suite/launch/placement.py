@@ -30,11 +30,11 @@ class Placement:
 def placement(environment: Mapping[str, str]) -> Placement:
     """The placement in ``environment``; BadConfiguration names the variable that is missing or wrong."""
     number = next((environment[name] for name in _INDEX if name in environment), None)
-    if number is None or not number.isdigit():
+    if number is None or not number.isdecimal():
         raise BadConfiguration(f"{NODE}: expected the number of this node, from 0, found {number}; {_FIX}")
     host, _, port = environment.get(NODE_0, "").rpartition(":")
     host = host or environment.get("SLURM_LAUNCH_NODE_IPADDR", "")
-    if not host or not port.isdigit():
+    if not host or not (port.isdecimal() and 0 < int(port) < 1 << 16):
         found = environment.get(NODE_0)
         raise BadConfiguration(f"{NODE_0}: expected host:port of node 0, found {found}; {_FIX}")
     token = environment.get(TOKEN, "")

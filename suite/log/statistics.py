@@ -79,10 +79,10 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def total(values: Sequence[float]) -> float:
-    """The correctly rounded sum of finite numbers; infinite or nan where it is beyond the largest float."""
+    """The correctly rounded sum ; infinite or nan where it is beyond the largest float, or a value is."""
     try:
         return math.fsum(values)
-    except OverflowError:
+    except (OverflowError, ValueError):  # ValueError: infinities of both signs
         return sum(values)
 
 

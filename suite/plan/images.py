@@ -44,8 +44,8 @@ def prepare_image(
     plan: Plan, custom: CustomCode, bundle: Bundle | None, say: Say
 ) -> tuple[Mapping[str, Any], ContainerWorkers]:
     """The header's ``image`` for ``plan``, and the object that starts workers in it. Raises a Refusal."""
-    plan.engine.sweep()
     try:
+        plan.engine.sweep()
         chosen = _custom_image(plan, say) if plan.settings.image else _locked_image(plan, bundle, say)
     except (BundleProblem, ImageProblem, EngineProblem, EnvironmentMissing, LargeDownload) as error:
         raise EnvironmentProblem(str(error)) from error

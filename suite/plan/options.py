@@ -121,7 +121,11 @@ BASELINES = Option(
 )  # fmt: skip
 PATHS = (DATA_ROOT, RESULTS_DIR, CACHE_DIR)
 RUN_PATHS = (*PATHS, BASELINES)
-NONCE = Option("nonce", "from the submissions registry or an auditor (docs/submitting.md)", metavar="<64 hexadecimal digits>")
+NONCE = Option(
+    "nonce",
+    "from the submissions registry or an auditor (docs/submitting.md)",
+    metavar="<64 hexadecimal digits>",
+)
 PAIR = Option("pair", "your custom pair: the run is open", metavar="FILE", type=Path)
 
 # In the order of the help page. Path options are not part of what is measured, nor of any digest.

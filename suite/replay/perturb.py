@@ -134,21 +134,24 @@ def _run_variant(
     try:
         with WorkerProcess(command, debug, lambda: workers.ended(0), lambda: workers.remove(0)) as worker:
             worker.configure(job)
-            worker.expect("hello", _SETUP_S)
+            worker.expect_all("hello", _SETUP_S)
             workers.attest(0, worker.pid)
-            worker.expect("window_open", _SETUP_S + _STEPS_S)
+            worker.expect_all("window_open", _SETUP_S + _STEPS_S)
             worker.command("go")
-            closed, _ = worker.expect("window_close", _STEPS_S)
+            (closed, *_), _ = worker.expect_all("window_close", _STEPS_S)
             worker.command("tail")
-            worker.expect("steps", _SETUP_S)
-            end, _ = worker.expect("repeat_end", _SETUP_S)
-            worker.expect("done", _SETUP_S)
+            worker.expect_all("steps", _SETUP_S)
+            ends, _ = worker.expect_all("repeat_end", _SETUP_S)
+            if variant.key.exchanges:
+                worker.expect_all("exchange_sweep", _SETUP_S)
+            worker.expect_all("done", _SETUP_S)
     except WorkerFailure as failure:
         raise EnvironmentProblem(
             f"{variant.title}: the worker failed ({failure.code} in phase {failure.phase}): {failure.message}"
         ) from failure
-    cpu_ns = end["cpu_time_ns"] if prepared.plan.device == "cpu" else None
-    return int(closed["close_ns"]) - int(closed["open_ns"]) if cpu_ns is None else int(cpu_ns)
+    if prepared.plan.device == "cpu":
+        return sum(int(end["cpu_time_ns"]) for end in ends)
+    return int(closed["close_ns"]) - int(closed["open_ns"])
 
 
 def _with_code(resources: Resources, renamed: tuple[Path, Path | None] | None) -> Resources:

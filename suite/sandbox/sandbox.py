@@ -129,6 +129,10 @@ class Sandbox:
             if not piece:
                 break
             answer += piece
+        if len(answer) > _MAX_ANSWER:
+            child.kill()
+            self.close()
+            raise LimitsError(f"an answer of over {_MAX_ANSWER >> 20} MiB")
         return bytes(answer)
 
     def _end_of(self, child: subprocess.Popen[bytes]) -> str:

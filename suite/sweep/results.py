@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.contract import LOAD
 from suite.log.canonical import MAX_FILE
 from suite.log.files import LOG, PARTIAL
 from suite.metrics.image import restricted
@@ -36,8 +37,9 @@ class FinishedResult:
 def configuration(plan: Plan, custom: CustomCode) -> dict[str, Any]:
     """What repeated runs of a cell share: the resolved settings, the hyperparameters and the nonce."""
     settings = settings_of(plan, custom) | ({"batch": MAX} if plan.settings.batch_max else {})
+    hyper = {} if plan.kind == LOAD else plan.hyper
     # As a log contains it: JSON turns tuples into lists.
-    found: dict[str, Any] = json.loads(json.dumps(_configuration(settings, plan.hyper, plan.settings.nonce)))
+    found: dict[str, Any] = json.loads(json.dumps(_configuration(settings, hyper, plan.settings.nonce)))
     return found
 
 
@@ -72,7 +74,7 @@ def _read_all(folder: Path) -> Iterator[FinishedResult]:
             yield FinishedResult(
                 log.parent,
                 str(first["wall"]),
-                _configuration(header["settings"], header["hyper"], header["nonce"]),
+                _configuration(header["settings"], header.get("hyper", {}), header["nonce"]),
                 str(header["code_digest"]),
                 last["mono_ns"] / 1e9 if last["kind"] == "footer" else None,
                 _affinity(log) if header["runtime"] == "native" else None,

@@ -94,7 +94,7 @@ def _mounts(text: str, root: Path) -> list[CgroupMount]:
     mounts: list[CgroupMount] = []
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
-        fields, (kind, _, options) = left.split(), right.split(None, 2)
+        fields, (kind, _, options) = left.split(), right.split(" ", 2)  # the source may be empty
         folder = root / fields[4].lstrip("/")
         if kind == "cgroup2":
             mounts.append(CgroupMount(UNIFIED, fields[3], folder))

@@ -22,13 +22,14 @@ PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 NAME, SEED = "w0a1b2c3d", 7
 
 
-def prepare_ncf(folder: Path, pair: str | None = None) -> PreparedRun:
+def prepare_ncf(folder: Path, pair: str | None = None, *more: str) -> PreparedRun:
     """A prepared run of ncf in MXNet, with steps long enough to be mostly work."""
     python = interpreter("mxnet")
     options = [
         *("workload=ncf", "framework=mxnet", "data=synthetic", "batch=4096", f"framework.python={python}"),
         *(f"data_root={folder}/data", f"results_dir={folder}/results", f"cache_dir={folder}/cache"),
         *([f"pair={PAIRS / pair}"] if pair else []),
+        *more,
     ]
     with composer() as compose:
         plan = resolve(compose(options), Machine(cores=1, gpus=(), visible=None))
@@ -55,6 +56,12 @@ def test_honest_pair_passes(tmp_path: Path) -> None:
         if all(item.outcome == INSIDE for item in items):
             return
     pytest.fail(f"{tried}")
+
+
+def test_variants_of_two_ranks_run(tmp_path: Path) -> None:
+    run = prepare_ncf(tmp_path, None, "devices=2", "batch=64", "framework.threads=1")
+    (found,) = timed(run, Variant("renamed", NAME, key_of(run), SEED))
+    assert found.best_ns > 0
 
 
 def test_pair_that_recognises_the_name_is_detected(tmp_path: Path) -> None:

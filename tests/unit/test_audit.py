@@ -302,6 +302,13 @@ def test_audit_has_the_exit_codes_of_check(tmp_path: Path, capsys: pytest.Captur
     assert "unzip -d unpacked" in capsys.readouterr().err
 
 
+def test_answer_that_is_too_long_breaks_log_019(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("suite.sandbox.sandbox._MAX_ANSWER", 999)
+    with Sandbox(AUDIT_TASKS) as brief:
+        found = judged(brief, write_good(tmp_path), tmp_path / "none")
+    assert of(found["outcomes"], "LOG-019") == (REJECTED, "")
+
+
 def test_check_ended_by_a_limit_breaks_log_019(tmp_path: Path) -> None:
     with Sandbox(AUDIT_TASKS, wall_seconds=0.0) as hasty:
         found = judged(hasty, write_good(tmp_path), tmp_path / "none")

@@ -51,6 +51,16 @@ def test_first_result_has_no_comparison(one: dict[str, Any]) -> None:
     assert found.gate.outcome == "undecidable"
 
 
+def test_later_results_are_not_earlier_ones(one: dict[str, Any]) -> None:
+    """A merged branch adds results of days between those that are known."""
+    known = [run(one, day, 100.0 if day < 7 else 80.0) for day in (*range(1, 7), *range(8, 15))]
+    found = history.compare_with_history(run(one, 7, 100.0), known, 0.02)
+    assert [result["run_id"] for result in found.earlier] == [f"2026-run-{day}" for day in range(1, 7)]
+    assert found.conclusion != "faster"
+    assert found.gate is not None
+    assert found.gate.outcome == "holds"
+
+
 def test_second_result_is_compared_with_first_by_repeats(one: dict[str, Any]) -> None:
     found = history.compare_with_history(run(one, 9, 90.0), [run(one, 1, 100.0)], 0.02)
     assert not found.uses_run_spread

@@ -83,6 +83,18 @@ def test_only_a_node_that_knows_the_token_joins(token: str, admitted: bool) -> N
             assert not joined
 
 
+@pytest.mark.parametrize("proof", ["é", "\ud800", 7])
+def test_stranger_with_any_text_is_refused(proof: object) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as far,
+    ):
+        near, _ = server.accept()
+        far.sendall(lines({"node": 1, "proof": proof, "challenge": "\ud800"}))
+        with pytest.raises(ConnectionLost, match="expected a program that knows the token"):
+            admit(near, TOKEN)
+
+
 def test_joining_gives_up_in_time() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

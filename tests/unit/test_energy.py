@@ -124,27 +124,42 @@ def test_energy_that_decreases_is_rejected(tmp_path: Path) -> None:
     assert [(one.rule, one.location.rpartition(".")[2]) for one in found] == [("TELE-002", "energy_uj")]
 
 
+RANGE = 262_143_328_851  # µJ, as of a server's processor
+
+
 def zone(root: Path, name: str, what: str, energy: int) -> Path:
     folder = root / "sys/class/powercap" / name
     folder.mkdir(parents=True)
     (folder / "name").write_text(f"{what}\n")
     (folder / "energy_uj").write_text(f"{energy}\n")
-    (folder / "max_energy_range_uj").write_text("999\n")
+    (folder / "max_energy_range_uj").write_text(f"{RANGE - 1}\n")
     return folder
 
 
 def test_rapl_adds_processors_and_memory_and_counts_over_a_wrap(tmp_path: Path) -> None:
-    first = zone(tmp_path, "intel-rapl:0", "package-0", 900)
+    first = zone(tmp_path, "intel-rapl:0", "package-0", RANGE - 100)
     zone(tmp_path, "intel-rapl:1", "package-1", 10)
     zone(tmp_path, "intel-rapl:0:0", "core", 5_000)
     zone(tmp_path, "intel-rapl:0:1", "dram", 1)
     zone(tmp_path, "intel-rapl:2", "psys", 70_000)
     rapl = Rapl(tmp_path)
-    assert rapl.read() == 911
+    start = rapl.read()
+    assert start == RANGE - 89
     (first / "energy_uj").write_text("50")
-    assert rapl.read() - 911 == 150
+    assert rapl.read() - start == 150
     (first / "energy_uj").write_text("60")
-    assert rapl.read() - 911 == 160
+    assert rapl.read() - start == 160
+
+
+def test_rapl_that_may_have_wrapped_twice_is_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 500 W the counter wraps around after 524 s."""
+    times = iter((0.0, 500.0, 1000.0, 1530.0))
+    monkeypatch.setattr("suite.telemetry.rapl.time.monotonic", lambda: next(times))
+    zone(tmp_path, "intel-rapl:0", "package-0", 7)
+    rapl = Rapl(tmp_path)
+    assert [rapl.read() for _ in range(3)] == [7, 7, 7]
+    with pytest.raises(Unavailable, match=r"several times in 530 s: at 500 W it does so after 524 s"):
+        rapl.read()
 
 
 def test_machine_without_rapl_says_so(tmp_path: Path) -> None:

@@ -6,13 +6,18 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from suite.containers.engines.native import WorkerCommand
+from suite.harness.process import LocalProcess
 from suite.harness.run import logged_message
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.rules import LATEST, load
+
+if TYPE_CHECKING:
+    from suite.harness.remote_node import RemoteNode
 
 START = "import json, os, sys, time\ntoken = json.loads(sys.stdin.readline())['token']\n"
 SEND = "def send(text):\n    os.write(1, token.encode() + b' ' + text + b'\\n')\n"
@@ -24,6 +29,20 @@ def start(body: str, folder: Path, debug: Path | None = None) -> WorkerProcess:
     worker = WorkerProcess(command, folder / "debug.log" if debug is None else debug)
     worker.configure({})
     return worker
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_node_may_end_before_another_one_is_done(slow: int, tmp_path: Path) -> None:
+    def command(rank: int) -> WorkerCommand:
+        wait = "time.sleep(0.5)\n" if rank == slow else ""
+        body = START + SEND + wait + f"send(b'{rank} ' + json.dumps({{'event': 'done'}}).encode())"
+        return WorkerCommand((sys.executable, "-c", body), {"PATH": os.environ["PATH"]}, tmp_path)
+
+    other = LocalProcess(command(1), tmp_path / "other.log", lambda: None, lambda: None)
+    with WorkerProcess(command(0), tmp_path / "debug.log", others=[cast("RemoteNode", other)]) as worker:
+        worker.configure({"world_size": 2})
+        found, _ = worker.expect_all("done", 10)
+    assert found == [{"event": "done"}] * 2
 
 
 @pytest.mark.parametrize(

@@ -139,3 +139,12 @@ def test_missing_variable_is_named(lacking: str) -> None:
     assert placement(environment).port == 29400
     with pytest.raises(BadConfiguration, match=rf"^{lacking}: "):
         placement({name: value for name, value in environment.items() if name != lacking})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("SUITE_NODE_0", "10.0.0.1:99999"), ("SUITE_NODE_0", "a:0"), ("SUITE_NODE", "²")]
+)
+def test_impossible_variable_is_named(name: str, value: str) -> None:
+    environment = {"SUITE_NODE": "0", "SUITE_NODE_0": "10.0.0.1:29400", "SUITE_TOKEN": "5e" * 32}
+    with pytest.raises(BadConfiguration, match=rf"^{name}: "):
+        placement(environment | {name: value})

@@ -22,12 +22,14 @@ from suite.contract import LOAD, Key
 from suite.log.reader import read_result
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of, title
+from suite.plan.custom import NO_CUSTOM_CODE
 from suite.plan.errors import BadConfiguration, Unsupported
 from suite.report.explanation import explain_speed
 from suite.report.markdown import to_markdown
 from suite.report.summary import tables_of, to_json
 from suite.report.summary_text import print_tables
 from suite.report.table import print_table
+from suite.sweep.results import configuration, finished_results
 from suite.worker.load import CountedData, Delivery
 from tests.fixtures import image_files
 from tests.fixtures.forged import put
@@ -51,6 +53,14 @@ def test_load_has_a_kind_a_key_and_no_model(tmp_path: Path) -> None:
     assert (plan.key.of_batches.phase, plan.key.loads) == ("train", True)
     assert replace(plan.key, phase="load_infer").of_batches.phase == "infer"
     assert "-resnet50-pytorch-load-" in plan.run_id
+
+
+def test_result_of_a_load_is_found_again(tmp_path: Path) -> None:
+    """A sweep that continues does not measure it twice."""
+    plan = planned(settings("phase=load", f"data_root={tmp_path}", workload="resnet50"), SERVER)
+    write_good(tmp_path, LOADED)
+    (found,) = finished_results(tmp_path)
+    assert found.configuration["hyper"] == configuration(plan, NO_CUSTOM_CODE)["hyper"] == {}
 
 
 @pytest.mark.parametrize(

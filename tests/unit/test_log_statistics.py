@@ -161,3 +161,9 @@ def test_claims_of_both_modes_have_the_expected_fields() -> None:
     claims, reasons = claims_of("quality", [10, 10], [None, None], [7, None])
     assert claims["time_to_quality_ns"] is None
     assert "claims.time_to_quality_ns" in reasons
+
+
+def test_total_of_anything_is_a_number() -> None:
+    """A hostile log may have losses whose sums over the ranks overflow in both directions."""
+    assert statistics.total([1e308, 1e308]) == math.inf
+    assert math.isnan(statistics.total([math.inf, -math.inf]))

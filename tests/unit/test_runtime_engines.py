@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import docker  # type: ignore[import-untyped]
 import psutil
 import pytest
 
@@ -421,3 +422,14 @@ def test_worker_started_by_slurm_is_found_outside_the_descendants(tmp_path: Path
         client.stdin.close()
     assert attested.facts is not None
     assert attested.facts["engine"] == "enroot"
+
+
+@pytest.mark.parametrize("error", [ConnectionError("gone"), docker.errors.APIError("x", explanation="no")])
+def test_docker_that_stops_is_an_engine_problem(error: Exception) -> None:
+    """The worker's own failure is reported then, which an error of the engine must not hide."""
+
+    def ask(name: str) -> None:
+        raise error
+
+    with pytest.raises(EngineProblem, match="docker did not do"):
+        DockerEngine._ask(ask, "container")

@@ -38,7 +38,8 @@ def tree(root: Path, cgroup_file: str, mounts: str, files: dict[str, dict[str, s
     (root / "proc" / str(pid)).mkdir(parents=True)
     (root / "proc/self").mkdir()
     (root / "proc" / str(pid) / "cgroup").write_text(cgroup_file)
-    (root / "proc/self/mountinfo").write_text("27 1 254:0 / / rw - ext4 /dev/vda rw\n" + mounts)
+    others = "27 1 254:0 / / rw - ext4 /dev/vda rw\n28 27 0:9 / /mnt rw - tmpfs  rw\n"  # one without a source
+    (root / "proc/self/mountinfo").write_text(others + mounts)
     for folder, contents in files.items():
         (root / folder).mkdir(parents=True, exist_ok=True)
         for name, text in contents.items():

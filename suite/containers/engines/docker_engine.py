@@ -96,12 +96,11 @@ class DockerEngine:
 
     def remove(self, container: str) -> None:
         """End and remove ``container`` and its anonymous volumes; does nothing where there is none."""
-        errors = _sdk().errors
         try:
             self._ask(self._api.remove_container, container, v=True, force=True)
-        except errors.APIError as problem:
-            if problem.status_code != 409:  # another process is removing it
-                raise EngineProblem(f"docker could not remove a container: {problem.explanation}") from None
+        except EngineProblem as problem:
+            if getattr(problem.__cause__, "status_code", None) != 409:  # another process is removing it
+                raise
 
     def sweep(self, older_than_s: float = LEFTOVER_S, label: str = RUN_LABEL) -> int:
         """Remove containers of earlier runs that have ended or were never started; returns their number.
@@ -110,7 +109,7 @@ class DockerEngine:
         """
         removed = 0
         bound = datetime.now(UTC) - timedelta(seconds=older_than_s)
-        for row in self._api.containers(all=True, filters={"label": label}):
+        for row in self._ask(self._api.containers, all=True, filters={"label": label}):
             found = self._ask(self._api.inspect_container, row["Id"])
             state = found["State"] if found else {}
             if found and state.get("Status") in (*ENDED, "created"):
@@ -121,12 +120,16 @@ class DockerEngine:
         return removed
 
     @staticmethod
-    def _ask(call: Any, name: str, **options: Any) -> Any:
+    def _ask(call: Any, *names: str, **options: Any) -> Any:
+        """What the engine answers; None where there is no object of that name. Raises EngineProblem."""
         errors = _sdk().errors
         try:
-            return call(name, **options)
+            return call(*names, **options)
         except errors.NotFound:
             return None
+        except (errors.DockerException, OSError) as problem:  # OSError: also those of the connection
+            why = getattr(problem, "explanation", None) or type(problem).__name__
+            raise EngineProblem(f"docker did not do what it was asked for ({why})") from problem
 
 
 def _sdk() -> Any:

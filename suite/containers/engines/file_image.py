@@ -94,7 +94,7 @@ def import_image(
     target: Path,
     run: Callable[[list[str]], None] | None = None,
 ) -> ImportRecord:
-    """ImportRecord ``reference`` into ``target`` and record it. Raises EngineProblem where the tool fails.
+    """Import ``reference`` into ``target`` and record it. Raises EngineProblem where the tool fails.
 
     ``run`` executes one argv list and raises where it fails (the default is a subprocess).
     """
