@@ -48,7 +48,6 @@ __all__ = [
     "frameworks",
     "pip_for",
     "plan",
-    "require_compiler",
     "tools_plan",
 ]
 
@@ -231,15 +230,6 @@ def find_python() -> Path:
         "Python 3.11 was not found on PATH, and the frameworks' locks are for it: "
         "sudo apt-get install python3.11 python3.11-venv (or pyenv install 3.11, or uv python install 3.11)"
     )
-
-
-def require_compiler(purpose: str) -> Path:
-    """The C++ compiler, which some fast paths need at run time. Raises :class:`EnvironmentMissing`."""
-    for name in (os.environ.get("CXX"), "g++", "clang++"):
-        path = shutil.which(name) if name else None
-        if path:
-            return Path(path)
-    raise EnvironmentMissing(f"{purpose} needs a C++ compiler, none is on PATH: sudo apt-get install g++")
 
 
 def _ready(folder: Path, digest: str) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean
 
 from suite.compare.result_row import OOM, row_of
-from suite.log.units import count
+from suite.log.units import count, span
 from suite.plan.errors import Unsupported
 from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, OUTCOMES, TIMED_OUT, GridEntry, entry_of
 from suite.sweep import journal
@@ -56,7 +56,7 @@ def run_in_order(tasks: Sequence[Task], lock: int, stopped: Callable[[], bool] =
         if not task.needed():
             continue
         expected = [one.seconds for one in tasks[number:] if one.seconds is not None]
-        left = f"; about {minutes(sum(expected) * mean(ratios or [1.0]))} left" if expected else ""
+        left = f"; about {span(sum(expected) * mean(ratios or [1.0]))} left" if expected else ""
         print_progress(f"[{number + 1}/{len(tasks)}] {task.title}{left}")
         began = time.monotonic()
         line = task.run()
@@ -80,19 +80,12 @@ def announce(planned: Sequence[PlannedCell], references: int = 0) -> None:
     line += f", {refused} refused" if refused else ""
     line += f", and {count(references, 'more run')} of the reference cell" if references else ""
     if known:
-        line += f"; about {minutes(sum(known))} for {len(known)} of them, as in earlier results"
+        line += f"; about {span(sum(known))} for {len(known)} of them, as in earlier results"
     if guessed:
-        line += f"; about {minutes(sum(guessed))} for {len(guessed)}, a guess: they have no earlier result"
+        line += f"; about {span(sum(guessed))} for {len(guessed)}, a guess: they have no earlier result"
     if rest := len(left) - len(known) - len(guessed):
         line += f"; no estimate for {rest}: they have no earlier result"
     print_progress(line)
-
-
-def minutes(seconds: float) -> str:
-    """A time in the unit that suits it."""
-    if seconds >= 2 * 3600:
-        return f"{seconds / 3600:,.0f} h"
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def listing(planned: Sequence[PlannedCell]) -> str:
@@ -112,8 +105,8 @@ def listing(planned: Sequence[PlannedCell]) -> str:
 def _time(one: PlannedCell) -> str:
     """The time of an earlier run, a guess as ``~2 min``, or unknown."""
     if one.seconds is not None:
-        return minutes(one.seconds)
-    return "unknown" if one.guess is None else f"~{minutes(one.guess)}"
+        return span(one.seconds)
+    return "unknown" if one.guess is None else f"~{span(one.guess)}"
 
 
 @dataclass
@@ -207,7 +200,7 @@ def _task(
                 print_progress(f"    | {line}")
             print_progress(f"    {status} (exit code {ended.exit_code}): {ended.reason}")
         else:
-            print_progress(f"    {entry.text}, {minutes(ended.seconds)}")
+            print_progress(f"    {entry.text}, {span(ended.seconds)}")
         if step.reference is not None:
             ran.references[step.reference] = entry
         if step.reference is None or ran.entries[step.cell].row is None:
