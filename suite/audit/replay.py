@@ -29,8 +29,12 @@ from suite.log.model import Record, Repeat
 from suite.rules import Rules
 
 _DOMAIN = b"suite-replay/1"
-# Settings that do not affect the computation: how the batch was found, who started the run.
-FREE_SETTINGS = ("batch_search", "changes_digest", "launcher")
+# Settings that do not affect the computation of a repeat: how batch and steps were found, how many repeats,
+# who started the run. The number of measured steps is compared.
+FREE_SETTINGS = (
+    *("batch_search", "changes_digest", "excluded_nodes", "launcher", "pod_image", "repeats"),
+    *("reuse_compiled", "steps", "min_seconds", "pilot_ns"),
+)
 _IMAGE = ("manifest_digest", "index_digest", "config_digest", "diff_ids")
 _IMAGE_TOO = ("form", "platform", "code_digest", "requirements_digest")
 # The items that a replay must compare for level L3.
@@ -41,7 +45,12 @@ _RESULTS = ("losses", "outputs", "fingerprint common: output norms (fp32)")
 LEAST_TOLERANCE, TOLERANCE_OF_A_MODEL = 0.02, 0.10
 MOST_TOLERANCE = 0.10  # a time further away is not confirmed, however much the submission's repeats spread
 ENERGY = 0.10
-T99_4, T999 = 4.604, 3.29  # Student's t, 4 degrees of freedom, 99 % two-sided; normal, 99.9 %
+# Student's t, 99 % two-sided, by the number of repeats, one more than the degrees of freedom; normal, 99.9 %.
+T99 = {
+    2: 63.657, 3: 9.925, 4: 5.841, 5: 4.604, 6: 4.032, 7: 3.707, 8: 3.499, 9: 3.355, 10: 3.250, 11: 3.169,
+    12: 3.106, 13: 3.055, 14: 3.012, 15: 2.977, 16: 2.947, 17: 2.921, 18: 2.898, 19: 2.878, 20: 2.861,
+}  # fmt: skip
+T999 = 3.29
 
 
 def select(root: str, nonce: str, count: int, of: int = 5) -> tuple[int, ...]:
@@ -99,7 +108,8 @@ def _image(submitted: Mapping[str, Any] | None, again: Mapping[str, Any] | None)
 def _settings(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> ComparedItem:
     """Compare benchmark key, settings and hyperparameters; reports the first that differs."""
     flat = [
-        {"rules": header["rules"]["version"], "nonce": header["nonce"], "run_id": header["run_id"]}
+        {name: header[name] for name in ("nonce", "run_id", "measured_steps")}
+        | {"rules": header["rules"]["version"]}
         | {f"key.{name}": value for name, value in header["key"].items()}
         | {f"hyper.{name}": value for name, value in header["hyper"].items()}
         | {
@@ -161,17 +171,27 @@ def _repeat(record: Record, wanted: Repeat, found: Repeat, rules: Rules) -> Iter
     if record.key.phase != "train":
         yield _outputs(wanted, found, exact)
         return
-    tolerances = None if exact else envelope(record, rules, record.key.precision)
-    why = exact or ""
-    yield numbers("losses", wanted.column("loss"), found.column("loss"), tolerances, at, why)
-    norms, norms_again = wanted.column("grad_norm"), found.column("grad_norm")
-    if None in norms or None in norms_again:
-        yield incomparable("gradient norms", "a log has no gradient norms of the timed steps", at)
-    else:
-        looser = None if tolerances is None else [max(one, GRADIENTS_FP32) for one in tolerances]
-        yield numbers("gradient norms", norms, norms_again, looser, at, why)
+    for rank in wanted.ranks:
+        yield from _curves(record, rules, wanted, found, exact, rank)
     if exact:
         yield exactly("final parameters", theirs["final"], ours["final"], at)
+
+
+def _curves(
+    record: Record, rules: Rules, wanted: Repeat, found: Repeat, exact: str | None, rank: int
+) -> Iterator[ComparedItem]:
+    """The losses and gradient norms of one rank."""
+    at, of_rank = wanted.index, f" of rank {rank}" if rank else ""
+    losses, losses_again = (one.column("loss", rank) for one in (wanted, found))
+    tolerances = None if exact else envelope(record, rules, record.key.precision, len(losses))
+    why = exact or ""
+    yield numbers(f"losses{of_rank}", losses, losses_again, tolerances, at, why)
+    norms, norms_again = (one.column("grad_norm", rank) for one in (wanted, found))
+    if None in norms or None in norms_again:
+        yield incomparable(f"gradient norms{of_rank}", "a log has no gradient norms of the timed steps", at)
+    else:
+        looser = None if tolerances is None else [max(one, GRADIENTS_FP32) for one in tolerances]
+        yield numbers(f"gradient norms{of_rank}", norms, norms_again, looser, at, why)
 
 
 def _outputs(wanted: Repeat, found: Repeat, exact: str | None) -> ComparedItem:
@@ -197,23 +217,25 @@ def _fingerprints(submitted: Record, again: Record, rules: Rules) -> Iterator[Co
     yield from passes(submitted, wanted["passes"], found["passes"], rules, exact)
 
 
-def allowed(cv_submitted: float, cv_again: float | None, count: int) -> float:
-    """The tolerance, as a logarithm, between the times of one machine with ``count`` repeats run again.
+def allowed(cv_submitted: float, cv_again: float | None, count: int, of: int = 5) -> float:
+    """The tolerance, as a logarithm, of the times of one machine with ``count`` of ``of`` repeats run again.
 
-    For five repeats: 3.29 standard errors of the difference. For fewer: the 99 % prediction interval of their
-    mean, from the submission's spread. At least 2 %.
+    All of five or more: 3.29 standard errors of the difference. Otherwise the 99 % prediction interval of
+    their mean, from the submission's spread. At least 2 %.
     """
-    if count >= 5 and cv_again is not None:
-        tolerance = T999 * math.sqrt((cv_submitted**2 + cv_again**2) / 5)
+    if count >= of >= 5 and cv_again is not None:
+        tolerance = T999 * math.sqrt((cv_submitted**2 + cv_again**2) / of)
     else:
-        tolerance = T99_4 * cv_submitted * math.sqrt(1 / count + 1 / 5)
+        tolerance = T99[min(of, max(T99))] * cv_submitted * math.sqrt(1 / count + 1 / of)
     return max(LEAST_TOLERANCE, tolerance)
 
 
 def time_item(
-    submitted: float, again: float, tolerance: float, kinship: str, cv: float, count: int
+    submitted: float, again: float, tolerance: float, kinship: str, cv: float, repeats: str
 ) -> ComparedItem:
     """Times per unit of work (ns) of both, with ``tolerance`` as :func:`allowed` gives it.
+
+    ``repeats``: how many were run again, as text.
 
     Not comparable where the times are further apart than ``MOST_TOLERANCE``, and the spread of the repeats
     explains it: then the replay neither confirms nor refutes the time.
@@ -226,7 +248,7 @@ def time_item(
             "time",
             f"time not confirmed: {100 * abs(math.expm1(apart)):.2f} % {faster} in the replay; more than "
             f"{100 * math.expm1(MOST_TOLERANCE):.2f} % confirms nothing, and refutes nothing where repeats "
-            f"spread so much (CV of the submission {100 * cv:.2f} %, {count} of 5 repeats)",
+            f"spread so much (CV of the submission {100 * cv:.2f} %, {repeats})",
         )
     tolerance = min(tolerance, MOST_TOLERANCE)
     return ComparedItem(
@@ -235,7 +257,7 @@ def time_item(
         f"{submitted:.6g} ns a unit",
         f"{again:.6g} ns a unit",
         f"{100 * math.expm1(tolerance):.2f} % on the {kinship} (CV of the submission {100 * cv:.2f} %, "
-        f"{count} of 5 repeats)",
+        f"{repeats})",
         f"{100 * abs(math.expm1(apart)):.2f} % {faster} in the replay",
     )
 
@@ -251,10 +273,10 @@ def _time(submitted: Record, again: Record, rules: Rules) -> ComparedItem:
     if submitted.division != "practice" and theirs.cv > gate:
         reason = f"the submission's CV is {100 * theirs.cv:.1f} %, above {100 * gate:.0f} %"
         return incomparable("time", f"{reason}: nearly any time would be inside")
-    count = len(mine.means_ns)
-    tolerance = allowed(theirs.cv, mine.cv, count)
+    count, of = len(mine.means_ns), len(theirs.means_ns)
+    tolerance = allowed(theirs.cv, mine.cv, count, of)
     wanted, found = (one.window_ns / one.units for one in (theirs, mine))
-    return time_item(wanted, found, tolerance, kinship, theirs.cv, count)
+    return time_item(wanted, found, tolerance, kinship, theirs.cv, f"{count} of {of} repeats")
 
 
 def _energy(submitted: Record, again: Record, rules: Rules) -> ComparedItem:

@@ -31,7 +31,8 @@ def compared(submitted: Raw, again: Raw, nonce: str) -> list[ComparedItem]:
     """
     wanted, found = record_of(submitted), record_of(again)
     header = wanted.header
-    drawn = select(root_of(submitted.data), nonce, max(1, min(len(found.repeats), len(wanted.repeats))))
+    of = len(wanted.repeats)
+    drawn = select(root_of(submitted.data), nonce, max(1, min(len(found.repeats), of)), of)
     expected = [seed_hex(header["nonce"], wanted.run_id, repeat) for repeat in drawn]
     chosen = exactly("drawn repeats", ", ".join(expected), ", ".join(seeds(found)))
     return [chosen, *compare(wanted, found, load(header["rules"]["version"]))]

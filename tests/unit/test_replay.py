@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from suite.audit import vsa
 from suite.audit.curves import bounds, envelope, passes
@@ -23,12 +24,13 @@ from suite.audit.items import (
     numbers,
 )
 from suite.audit.judgement import AUDIT_TASKS, judged
-from suite.audit.replay import allowed, lacking, level, select
+from suite.audit.replay import T99, allowed, identity, lacking, level, select
 from suite.audit.replayed import DIFFERS, HELD, INCOMPLETE, compared, root_of, with_replay
 from suite.log.reader import record_of
 from suite.rules import load
 from suite.sandbox.sandbox import Sandbox
 from suite.submissions.signing import keys
+from tests.fixtures.forged_ranks import TWO
 from tests.fixtures.forging import Events, Forge, rewrite
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import H200, Good, reference, write_good
@@ -106,6 +108,41 @@ def test_honest_replay_on_the_same_machine_reaches_l3(tmp_path: Path, count: int
     assert (found["losses"], found["batches"], found["final parameters"]) == (EQUAL, EQUAL, EQUAL)
     assert found["energy per step"] == NOT_COMPARABLE
     assert level(items) == "L3"
+
+
+def test_settings_that_change_no_repeat_may_differ(tmp_path: Path) -> None:
+    """A replay has fewer repeats, and states the steps that a search or a pilot found."""
+    again = record_of(raw(write_good(tmp_path, SEEDED))).header.data
+    more = {"repeats": 3, "reuse_compiled": True, "min_seconds": 9.0, "pilot_ns": 5, "excluded_nodes": ["n"]}
+    submitted = again | {"settings": again["settings"] | more}
+    assert different(identity(submitted, again)) == []
+    (item,) = different(identity(submitted | {"measured_steps": 200}, again))
+    assert (item.name, item.expected) == ("settings", "measured_steps = 200")
+
+
+@pytest.mark.parametrize("repeats", [3, 7])
+def test_replay_of_another_number_of_repeats(tmp_path: Path, repeats: int) -> None:
+    good = replace(
+        SEEDED, spread=(1.0, 1.004, 0.997, 1.002, 0.999, 1.001, 0.998)[:repeats], counts=(repeats, 100)
+    )
+    submitted = rewrite(write_good(tmp_path / "s", good), one_thread)
+    chosen = select(root_of(raw(submitted).data), NONCE, 2, repeats)
+    items = compared(raw(submitted), raw(replay_of(submitted, tmp_path / "a", chosen)), NONCE)
+    assert different(items) == []
+    time = next(item for item in items if item.name == "time")
+    assert f"2 of {repeats} repeats" in time.tolerance
+
+
+def test_curves_of_each_rank_are_compared(tmp_path: Path) -> None:
+    def rounded(events: Events) -> None:
+        for event in events:
+            if event["kind"] == "step":
+                event["data"]["loss"] = (float.fromhex(event["data"]["loss"]) * (1 + 1e-7)).hex()
+
+    submitted = write_good(tmp_path / "s", TWO)
+    again = replay_of(submitted, tmp_path / "a", drawn(submitted), rounded)
+    found = outcomes(compared(raw(submitted), raw(again), NONCE))
+    assert (found["losses"], found["losses of rank 1"]) == (INSIDE, INSIDE)
 
 
 # ---- forgeries -----------------------------------------------------------------------------------------
@@ -207,6 +244,12 @@ def test_tolerance_of_the_time_follows_the_formula() -> None:
     assert allowed(0.01, None, 1) == pytest.approx(0.0504, abs=1e-4)
     assert allowed(0.002, None, 1) == 0.02
     assert allowed(0.01, None, 2) < allowed(0.01, None, 1)
+    assert allowed(0.01, 0.01, 3, 3) == pytest.approx(9.925 * 0.01 * math.sqrt(2 / 3), rel=1e-3)
+
+
+def test_quantiles_are_those_of_scipy() -> None:
+    for repeats, known in T99.items():
+        assert known == pytest.approx(stats.t.ppf(0.995, repeats - 1), abs=6e-4)
 
 
 @pytest.mark.parametrize(
