@@ -286,10 +286,15 @@ class Advisor:
         )
         if math.prod(map(len, axes)) > _MOST_CONFIGS:
             return list(dict.fromkeys(cell.config for cell in self.group.cells))
+        # Threads are those of one device; a configuration counts those of the node.
+        of_node = THREADS in grid and CPUS not in grid
         found = [
-            Config(cpus, int(batch), int(devices), memory or None, cache)
+            Config(
+                cpus * (max(1, int(devices) // self.group.nodes) if of_node else 1),
+                int(batch), int(devices), memory or None, cache,
+            )
             for cpus, batch, devices, memory, cache in itertools.product(*axes)
-        ]
+        ]  # fmt: skip
         return found if MEMORY in grid else [config for config in found if self._has_own_memory(config)]
 
     def _has_own_memory(self, config: Config) -> bool:

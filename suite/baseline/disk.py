@@ -70,7 +70,8 @@ def measure(folder: Path, quick: bool, emit: Emit) -> None:
         how = "O_DIRECT" if direct else "through the page cache"
         method = f"{version}, {facts['disk']['filesystem']}, file of {size >> 20} MiB, {how}, {seconds} s"
         for name, (_, block, depth, unit, work) in JOBS.items():
-            text = f"{method}, {block >> 10} KiB, queue depth {depth}"
+            # Without O_DIRECT fio has one request at a time, whatever depth is asked for.
+            text = f"{method}, {block >> 10} KiB, queue depth {depth if direct else 1}"
             emit("series", {"name": name, "unit": unit, "work": work, "method": text})
         names = list(JOBS)
         for window in range(WINDOWS):

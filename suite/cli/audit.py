@@ -21,6 +21,7 @@ from typing import Any
 
 from suite.cli.check import ACCEPTED, FLAGGED, REJECTED
 from suite.cli.guard import UsageError
+from suite.log.units import count
 
 _VERDICT, _SIGNED = "verdict.json", "verdict.dsse.json"
 
@@ -38,6 +39,8 @@ def judged_at(path: Path, root: Path) -> dict[str, Any]:
 
     if (problem := result_problem(path)) is not None:
         raise UsageError(f"expected a result's folder, found {problem}")
+    if not root.is_dir():  # withdrawn results and copies would not be found
+        raise UsageError(f"--submissions: expected a folder of submissions, found none at {root}")
     with Sandbox(AUDIT_TASKS) as sandbox:
         value = judged(sandbox, path, root)
     for fault in value["not_compared"]:
@@ -79,9 +82,9 @@ def _verify(args: argparse.Namespace) -> int:
     from suite.log.safe import safe
     from suite.submissions.signing import dsse, keys
 
-    if not args.keys or args.key is not None or args.out is not None:
+    if not args.keys or args.key is not None or args.out is not None or args.json:
         raise UsageError(
-            "--verify FILE needs --keys FILE…, the public keys to trust, and neither --key nor --out"
+            "--verify FILE needs --keys FILE…, the public keys to trust, and none of --key, --out and --json"
         )
     trusted = [keys.read_public(path) for path in args.keys]
     with args.verify.open("rb") as file:
@@ -96,7 +99,7 @@ def _verify(args: argparse.Namespace) -> int:
     for path, expected, actual in found:
         print(f"{safe(path)}: expected {safe(expected)}, found {safe(actual)}")
     if found:
-        print(f"does not hold: {len(found)} differences from the verdict that follows now")
+        print(f"does not hold: {count(len(found), 'difference')} from the verdict that follows now")
         return REJECTED
     predicate = statement["predicate"]
     result = f"{predicate['verificationResult']}, {', '.join(predicate['verifiedLevels'])}"

@@ -55,7 +55,7 @@ def _check_sets(root: Path, rejected: Mapping[Path, str], width: int | None) -> 
     withdrawn = sum(one.withdrawn for one in sets)
     if sets or stray:
         print(
-            f"{count(len(sets), 'scaling set')}: {rejects} rejecting findings, {count(flags, 'flag')}"
-            + (f", {withdrawn} with a withdrawn run" if withdrawn else "")
+            f"{count(len(sets), 'scaling set')}: {count(rejects, 'rejecting finding')}, "
+            f"{count(flags, 'flag')}" + (f", {withdrawn} with a withdrawn run" if withdrawn else "")
         )
     return rejects, flags

@@ -16,6 +16,7 @@ from suite.doctor.checks import examinations
 from suite.doctor.examine import ExaminationOutcome, examine
 from suite.doctor.junit import write
 from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject
+from suite.log.units import count
 
 _NAME, _WIDTH, _NARROW = 20, 100, 60
 
@@ -39,7 +40,8 @@ def main(args: argparse.Namespace) -> int:
             print(shown(outcome.check, width), flush=True)
     states = Counter(outcome.check.state for outcome in outcomes)
     print(
-        f"\ndoctor: {states[OK]} ok, {states[WARN]} warnings, {states[FAIL]} failed, {states[SKIP]} skipped"
+        f"\ndoctor: {states[OK]} ok, {count(states[WARN], 'warning')}, {states[FAIL]} failed, "
+        f"{states[SKIP]} skipped"
     )
     if args.junit is not None:
         try:

@@ -28,7 +28,7 @@ def main(args: argparse.Namespace) -> int:
         if not args.results_dir.is_dir():
             raise UsageError(f"--results-dir: no such folder: {args.results_dir}")
         refuse_result(args.results_dir)
-        results, page = report_of_folder(args.results_dir.absolute(), cache)
+        results, page = report_of_folder(args.results_dir.absolute(), args.submissions.absolute(), cache)
         if not results:
             raise UsageError(f"no result in {args.results_dir}/ yet: make run WORKLOAD=ncf FRAMEWORK=pytorch")
         name = "results.html"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite.cli.guard import UsageError
+from suite.log.units import count
 
 if TYPE_CHECKING:
     from suite.log.model import Record
@@ -65,7 +66,8 @@ def _submit_set(args: argparse.Namespace) -> None:
 
     folder = args.result if args.result.is_dir() else args.result.parent
     described, key = _described(args, records_of(folder))
-    print(f"submission: {package_set(folder, described, args.submissions, key)}, with {len(described)} runs")
+    package = package_set(folder, described, args.submissions, key)
+    print(f"submission: {package}, with {count(len(described), 'run')}")
 
 
 def _described(

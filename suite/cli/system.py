@@ -11,6 +11,7 @@ import shlex
 
 from suite.cli.guard import UsageError
 from suite.cli.keygen import default_path
+from suite.log.units import count
 
 _ANYBODY = "my-company"  # the names to fill in are the same for every submitter
 
@@ -43,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
             file.write(system.template(missing))
     except FileExistsError as error:
         raise UsageError(f"{args.out} exists and is not overwritten: give --out FILE (make: OUT=)") from error
-    print(f"written: {args.out}, {len(missing)} lines to fill in. Then:")
+    print(f"written: {args.out}, {count(len(missing), 'line')} to fill in. Then:")
     command = [
         f"RESULT={args.result}",
         f"SUBMITTER={_ANYBODY}",

@@ -57,17 +57,19 @@ def _gpus() -> tuple[tuple[Gpu, ...], str | None, str | None]:
 
 
 def select_gpus(machine: Machine, names: tuple[str, ...]) -> Machine | None:
-    """``machine`` with the GPUs of ``names`` only, in that order; None where one of them does not exist.
+    """``machine`` with the GPUs of ``names`` only, in their order; None if one is missing or comes twice.
 
     A name is an ordinal among the visible GPUs, or the beginning of a UUID. Without names all GPUs stay.
     """
-    chosen = []
+    chosen: list[int] = []
     for name in names:
-        fits = [gpu for at, gpu in enumerate(machine.gpus) if name == str(at) or gpu.uuid.startswith(name)]
+        fits = [at for at, gpu in enumerate(machine.gpus) if name == str(at) or gpu.uuid.startswith(name)]
         if len(fits) != 1:
             return None
         chosen += fits
-    return replace(machine, gpus=tuple(chosen)) if names else machine
+    if len(set(chosen)) < len(chosen):  # one by its ordinal and by its UUID
+        return None
+    return replace(machine, gpus=tuple(machine.gpus[at] for at in chosen)) if names else machine
 
 
 def _visible(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:

@@ -118,7 +118,8 @@ def _with_chosen_gpus(settings: Settings, machine: Machine) -> Machine:
     chosen = select_gpus(machine, settings.device_selection)
     if chosen is None:
         found = ", ".join(f"{at} ({gpu.uuid})" for at, gpu in enumerate(machine.gpus)) or "no GPU"
-        raise Unsupported(f"devices: expected [{','.join(settings.device_selection)}], found {found}")
+        asked = ",".join(settings.device_selection)
+        raise Unsupported(f"devices: expected [{asked}], each a GPU of its own, found {found}")
     return chosen
 
 

@@ -24,10 +24,10 @@ from suite.log.safe import safe
 from suite.sandbox.pool import in_sandboxes
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 from suite.site.baselines import Baselines, read_baselines
-from suite.site.cache import Cache, key_of, registry_digest
+from suite.site.cache import Cache, key_of, location_of, registry_digest
 from suite.site.sweeps import Journal, read_journal
 from suite.submissions import SETS
-from suite.submissions.package import CheckedSubmission, compared_with_each_other, location_in
+from suite.submissions.package import CheckedSubmission, compared_with_each_other
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry.model import Withdrawal
 from suite.submissions.registry.withdrawals import withdrawal_of
@@ -125,22 +125,29 @@ class Collection:
 
 
 def collect(
-    root: Path, cache: Cache, folders: Iterable[Path] | None = None, baselines: Path | None = None
+    root: Path,
+    cache: Cache,
+    folders: Iterable[Path] | None = None,
+    baselines: Path | None = None,
+    registry_root: Path | None = None,
 ) -> Collection:
     """Check every result and scaling set below ``root``; those of the cache are not checked again.
 
     ``folders`` limits the results; without it all below ``root`` are read. A log that lies in several folders
-    has one entry: the submitted one. ``baselines`` is the folder of baselines; without it none are read.
+    has one entry: the submitted one, and of several the first that is not rejected. ``baselines`` is the
+    folder of baselines; without it none are read. ``registry_root``: the tree with the registry, if it is not
+    ``root``.
     """
     root = root.absolute()
     measured = Baselines()
     if baselines is not None:
         measured = read_baselines(baselines.absolute(), cache, SITE_TASKS)
     journal = read_journal(root, cache, SITE_TASKS) if folders is None else Journal()
-    registry = read_registry(root / "registry")
+    of_tree = root if registry_root is None else registry_root.absolute()
+    registry = read_registry(of_tree / "registry")
     now = datetime.now(UTC)
     valid = [waiver.name for waiver in registry.waivers if now <= waiver.until]
-    of_registry = registry_digest(root, valid)
+    of_registry = registry_digest(of_tree, valid)
     asked = result_folders([root]) if folders is None else (path.absolute() for path in folders)
     found = [path for path in asked if path.suffix not in _ENDINGS and not _is_below(path, baselines)]
     withdrawals = [withdrawal_of(path, cache.digest(path / LOG), registry) for path in found]
@@ -149,23 +156,32 @@ def collect(
         for path, withdrawal in zip(found, withdrawals, strict=True)
     ]
     values = _values(cache, root, found, keys)
-    packaged = [index for index, value in enumerate(values) if value["entry"] is not None]
+    packaged = [
+        index
+        for index, value in enumerate(values)
+        if value["entry"] is not None and found[index].is_relative_to(root)
+    ]
     entries = [CheckedSubmission.of_dict(found[index], values[index]["entry"]) for index in packaged]
     levels, between = _compared(cache, entries, [keys[index] for index in packaged], registry, root)
-    locations = {location_in(root, found[index]) for index in packaged}
+    locations = {location_of(found[index], root) for index in packaged}
     named = _findings_by_location(between, locations)
     sets = _sets(root, cache, rejected_folders(entries, between, root))
     results: dict[str, Result] = {}
     for path, key, value in zip(found, keys, values, strict=True):
-        about = named.get(location_in(root, path), []) if value["entry"] is not None else []
+        about = named.get(location_of(path, root), []) if value["entry"] is not None else []
         result = _result(path, key, value, cache, about, levels)
         earlier = results.get(result.digest)
-        if earlier is None or (result.row.submitter and not earlier.row.submitter):
+        if earlier is None or _rank(result) > _rank(earlier):
             results[result.digest] = result
     cache.close()
     ordered = sorted(results.values(), key=lambda one: (one.facts.get("when", ""), one.digest), reverse=True)
     faults = [finding_of(fault) for fault in registry.faults]
     return Collection(tuple(ordered), tuple(sets), (*faults, *between), measured, journal)
+
+
+def _rank(result: Result) -> tuple[bool, bool]:
+    """Which of two folders with one log is shown: a submitted one, and one that is no rejected copy."""
+    return bool(result.row.submitter), not result.struck
 
 
 def _is_below(path: Path, folder: Path | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from suite.log.units import count
@@ -15,15 +16,19 @@ from suite.site.shell import page
 
 
 def report_of_result(folder: Path, submissions: Path, cache: Cache) -> tuple[Result, str]:
-    """The checked result in ``folder``, and its report; ``submissions`` has the registry."""
+    """The checked result in ``folder``, and its report; ``submissions`` has the registry.
+
+    It is not compared with the other submissions: the report states no assurance level, nor the sentence that
+    may be published.
+    """
     collection = collect(submissions, cache, [folder])
-    result = collection.results[0]
+    result = replace(collection.results[0], level=None)
     return result, result_page(result, site=False)
 
 
-def report_of_folder(folder: Path, cache: Cache) -> tuple[Sequence[Result], str]:
+def report_of_folder(folder: Path, submissions: Path, cache: Cache) -> tuple[Sequence[Result], str]:
     """The checked results below ``folder``, and a report with one table of them."""
-    results = collect(folder, cache).results
+    results = collect(folder, cache, registry_root=submissions).results
     links = parts.Links(site=False)
     body: list[Node] = [
         tag("h1", "Results"),

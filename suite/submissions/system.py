@@ -50,7 +50,7 @@ class MissingFacts(SystemProblem):
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        super().__init__(f"{len(names)} facts that the log does not contain are missing: {', '.join(names)}")
+        super().__init__(f"facts that the log does not contain are missing: {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from suite.log.finding import Finding
 from suite.log.safe import folded, safe
+from suite.log.units import count
 from suite.submissions.package import CheckedSubmission
 
 _LONGEST = 1500  # characters of a finding, a withdrawn result with its reason, or a fault
@@ -44,10 +45,11 @@ def show_all(
     every = [found for _, found in findings]
     rejects = sum(found.severity == "reject" for found in every)
     flags = sum(found.severity == "flag" for found in every)
-    counts = f"{len(entries)} submitted results under {root}: {rejects} rejecting findings, {flags} flags"
+    counts = f"{count(len(entries), 'submitted result')} under {root}: "
+    counts += f"{count(rejects, 'rejecting finding')}, {count(flags, 'flag')}"
     _print(counts + (f", {len(withdrawn)} withdrawn" if withdrawn else ""), width)
     if informing := Counter(found.rule for found in every if found.severity == "info"):
-        counts = ", ".join(f"{count} of {rule}" for rule, count in sorted(informing.items()))
+        counts = ", ".join(f"{number} of {rule}" for rule, number in sorted(informing.items()))
         _print(f"information: {counts}", width)
     levels = Counter(entry.assurance.level for entry in entries if entry.assurance is not None)
     print(

@@ -61,16 +61,20 @@ def read_sweep(name: str) -> Sweep:
         raise BadConfiguration(
             f"{path.name}: expected cells, optionally {', '.join(sorted(_FIELDS - {'cells'}))}, found {found}"
         )
+    shared, cells = tree.get("settings") or {}, tree["cells"] or []
+    if not isinstance(shared, Mapping):
+        raise BadConfiguration(f"{path.name}, settings: expected options, found {type(shared).__name__}")
+    if not isinstance(cells, list) or not all(isinstance(entry, Mapping) for entry in cells):
+        raise BadConfiguration(f"{path.name}, cells: expected a list of options, such as `- workload: ncf`")
     entries = [
-        _axes(f"{path.name}, cells[{number}]", {**(tree.get("settings") or {}), **entry})
-        for number, entry in enumerate(tree["cells"] or ())
+        _axes(f"{path.name}, cells[{number}]", {**shared, **entry}) for number, entry in enumerate(cells)
     ]
     refuse_too_many(sum(prod(map(len, axes.values())) for axes, _ in entries))
     try:
         figures = read_figures(path.parent / "published" / f"{path.stem}.csv")
     except MalformedFigures as error:
         raise BadConfiguration(str(error)) from error
-    cells = (Cell(cell.options, skip) for axes, skip in entries for cell in grid_cells(axes))
+    made = (Cell(cell.options, skip) for axes, skip in entries for cell in grid_cells(axes))
     source = tree.get("source") or []
     return Sweep(
         path.stem if path.parent == SWEEPS else "",
@@ -78,7 +82,7 @@ def read_sweep(name: str) -> Sweep:
         tuple(map(str, source if isinstance(source, list) else [source])),
         str(tree.get("note") or ""),
         tuple(map(str, tree.get("findings") or ())),
-        tuple(dict.fromkeys(cells)),
+        tuple(dict.fromkeys(made)),
         figures,
     )
 

@@ -208,6 +208,28 @@ def test_a_report_is_one_small_file_without_links(tmp_path: Path, capsys: pytest
     assert out.read_text() == "mine"
 
 
+def test_report_of_a_copy_elsewhere_claims_nothing_that_needs_a_comparison(tmp_path: Path) -> None:
+    original = next(ON_ONE_DEVICE.glob("vgg16/*train*"))
+    copy = shutil.copytree(original, tmp_path / original.name)
+    out = tmp_path / "report.html"
+    arguments = ["report", "--result", str(copy), "--submissions", str(SUBMISSIONS), "--out", str(out)]
+    assert main([*arguments, "--cache-dir", str(tmp_path / "cache")]) == 0
+    words = "".join(read(out).text)
+    assert "make quote RESULT=… compares this result with all submissions" in words
+    assert "Assurance level" not in words
+
+
+def test_copy_does_not_hide_the_original(tmp_path: Path) -> None:
+    """A submitter whose name comes first has packaged the log of another one."""
+    original = next(ON_ONE_DEVICE.glob("vgg16/*train*"))
+    place = original.relative_to(SUBMISSIONS / "suite-reference")
+    for submitter in ("aaa", "suite-reference"):
+        shutil.copytree(original, tmp_path / "tree" / submitter / place)
+    shutil.copytree(SUBMISSIONS / "registry", tmp_path / "tree" / "registry")
+    (one,) = collect(tmp_path / "tree", Cache(tmp_path / "cache")).results
+    assert (one.row.submitter, one.struck) == ("suite-reference", False)
+
+
 def test_a_report_of_a_folder_is_one_table(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for name in ("00000001", "00000002"):

@@ -109,6 +109,12 @@ def test_grids_are_read_or_refused_in_one_sentence() -> None:
             read_grid(wrong)
 
 
+def test_threads_of_a_grid_are_those_of_a_device() -> None:
+    advisor = Advisor(group(cell(4, 128)))
+    configs = advisor.configs(read_grid("framework.threads=2 batch=128 devices=1,2"))
+    assert [(one.devices, one.cpus) for one in configs] == [(1, 2.0), (2, 4.0)]
+
+
 def test_groups_that_differ_in_the_loader_alone_share_a_model() -> None:
     cells = [cell(cpus, batch) for cpus, batch in ((1, 32), (4, 128), (16, 512), (16, 32))]
     native = group(*cells)

@@ -199,6 +199,7 @@ def test_perplexity_of_known_likelihoods(folder: Path, tmp_path: Path) -> None:
         (lambda nll: np.where(np.arange(len(nll)) == 7, -1, nll), "at least 0"),
         (lambda nll: np.where(np.arange(len(nll)) == 7, np.nan, nll), "finite"),
         (lambda nll: nll.astype(int), "kind f"),
+        (lambda nll: 800 * nll, "a mean of at most 700, found 800"),
     ],
 )
 def test_invalid_likelihoods_are_refused(folder: Path, tmp_path: Path, change: Any, message: str) -> None:

@@ -115,6 +115,12 @@ def test_devices_can_be_selected(option: str) -> None:
     assert (benchmark(plan).devices, plan.device_ids, plan.visible_devices) == (1, ("GPU-b",), "GPU-b")
 
 
+def test_one_device_by_two_names_is_refused() -> None:
+    gpus = (Gpu("GPU-a", "NVIDIA H200", 141 << 30), Gpu("GPU-b", "NVIDIA H200", 141 << 30))
+    with pytest.raises(Unsupported, match=r"devices: expected \[0,GPU-a\], each a GPU of its own, found"):
+        resolve(settings("devices=[0,GPU-a]", "data=synthetic"), Machine(16, gpus, "0,1"))
+
+
 @pytest.mark.parametrize(
     ("option", "error"), [("[7]", Unsupported), ("[x]", BadConfiguration), ("[]", BadConfiguration)]
 )

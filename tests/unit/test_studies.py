@@ -12,6 +12,7 @@ import pytest
 from suite import workloads
 from suite.cli.overrides import check_overrides
 from suite.contract.traits import framework_names
+from suite.plan.errors import BadConfiguration
 from suite.plan.options import by_name
 from suite.sweep import studies
 from suite.sweep.grid import with_axes
@@ -30,6 +31,18 @@ def rows(study: str, *names: str, skip: bool = False, **only: str) -> set[Row]:
             values = [cell.value(name) or "" for name in names]
             found.add(tuple(int(value) if value.isdecimal() else value for value in values))
     return found
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [("cells: [ncf]", "cells"), ("cells: {workload: ncf}", "cells"), ("cells: 5", "cells"),
+     ("cells: []\nsettings: [1]", "settings")],
+)  # fmt: skip
+def test_malformed_sweep_is_refused(text: str, where: str, tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(text)
+    with pytest.raises(BadConfiguration, match=rf"^my.yaml, {where}: expected"):
+        studies.read_sweep(str(path))
 
 
 def test_there_is_one_sweep_for_each_study() -> None:

@@ -14,6 +14,7 @@ from suite.datasets.scores import Predictions, Score
 
 ARRAYS = {"nll": ("f", 1)}
 TEST = "ptb.test.txt"
+MOST_NATS = 700.0  # a mean whose exponential is still a float
 ROUNDING = 1e-4  # how far below 0 a framework may round the negative logarithm of a certainty
 
 
@@ -39,4 +40,9 @@ def perplexity(folder: Path, nll: NDArray[np.floating[Any]]) -> float:
         raise ScoringError(f"nll: expected one number for each of {wanted} tokens, found {len(nll)}.")
     if not np.isfinite(nll).all() or float(nll.min()) < -ROUNDING:
         raise ScoringError("nll: expected finite numbers of at least 0, found others.")
-    return math.exp(math.fsum(nll.astype(np.float64).tolist()) / wanted)
+    mean = math.fsum(nll.astype(np.float64).tolist()) / wanted
+    if mean > MOST_NATS:
+        raise ScoringError(
+            f"nll: expected a mean of at most {MOST_NATS:g}, found {mean:g}: the model diverged."
+        )
+    return math.exp(mean)

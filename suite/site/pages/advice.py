@@ -201,7 +201,7 @@ def _goals(advised: Sequence[tuple[Advisor, Sequence[object]]]) -> Node:
     )
     if not commands:
         return table
-    runs = [tag("pre", "\n".join(commands))]
+    runs = [tag("pre", command) for command in commands]
     return [table, tag("details", tag("summary", "Runs that would decide more"), runs)]
 
 

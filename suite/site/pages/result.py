@@ -89,7 +89,7 @@ def body(result: Result, links: Links) -> list[Node]:
     scored = not result.struck and result.facts["audit"]["scored"]
     if scored:
         sections += [
-            _quotable(result),
+            _quotable(result, links),
             repeats(result),
             curve(result, details),
             steps(result, details),
@@ -166,9 +166,12 @@ def _score(result: Result) -> Node:
     return tag("dl", main, tiles, class_="tiles")
 
 
-def _quotable(result: Result) -> Node:
-    """The one sentence that may be published about the result."""
+def _quotable(result: Result, links: Links) -> Node:
+    """The one sentence that may be published about the result, or the command that prints it."""
     fields = result.facts["audit"]["quote"]
+    if fields is not None and not links.site:
+        rest = " compares this result with all submissions, and prints the sentence that may be published."
+        return tag("p", [tag("code", "make quote RESULT=…"), rest])
     if fields is None or result.level is None:
         return None
     fields = {**fields, "level": result.level}
