@@ -38,8 +38,9 @@ def test_worker_is_throttled_with_half_a_processor_and_not_with_two(tmp_path: Pa
             {"cpus": cpus, "cpuset": None, "memory_bytes": 2048 * MIB, "shm_bytes": 16384 * MIB}
         ]
     # Counted since the start: on a busy machine, a short window may not reach its limit.
-    assert throttled_ns(half, "window_close") > throttled_ns(two, "window_close")
-    assert throttled_ns(two, "window_close") == throttled_ns(two, "window_open")
+    # Two processors are all that two threads can use, so that the kernel hardly ever throttles them.
+    throttled = throttled_ns(two, "window_close") - throttled_ns(two, "window_open")
+    assert throttled < 0.1 * throttled_ns(half, "window_close")
     (header,) = events(result(half), "header")
     assert (header["settings"]["cpus"], header["settings"]["memory_bytes"]) == ("0.5", 2048 * MIB)
 

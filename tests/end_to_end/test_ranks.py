@@ -29,7 +29,7 @@ FILES = {
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with the toy framework and the workload noop."""
     root = tmp_path_factory.mktemp("project")
-    unwanted = shutil.ignore_patterns("__pycache__")
+    unwanted = shutil.ignore_patterns("__pycache__", "*.tmp")
     for folder in ("suite", "conf", "rules", "containers"):
         shutil.copytree(ROOT / folder, root / folder, ignore=unwanted)
     shutil.copytree(TOY / "toy", root / "suite" / "frameworks" / "toy", ignore=unwanted)
@@ -99,7 +99,7 @@ def test_run_on_two_ranks_is_accepted(tree: Path, tmp_path: Path) -> None:
 def test_soaks_are_sampled(tree: Path, tmp_path: Path) -> None:
     limits = tree / "rules" / "practice" / "limits.json"
     before = limits.read_text()
-    limits.write_text(json.dumps({**json.loads(before), "soak_ns": 1_200_000_000}))
+    limits.write_text(json.dumps({**json.loads(before), "soak_ns": 3_000_000_000}))
     argv, environment = command(tree, tmp_path, "devices=1", "fingerprint=false")
     try:
         done = subprocess.run(
@@ -109,7 +109,7 @@ def test_soaks_are_sampled(tree: Path, tmp_path: Path) -> None:
         limits.write_text(before)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]  # so every sample lies in its soak
     samples = [event["data"] for event in log_of(tmp_path) if event["data"].get("source") == "sample"]
-    assert [sample["at"] for sample in samples].count("soak") >= 3  # of five or more; one may come late
+    assert [sample["at"] for sample in samples].count("soak") >= 3  # of fifteen; the first may come late
 
 
 def test_killed_rank_ends_the_run_and_is_named(tree: Path, tmp_path: Path) -> None:

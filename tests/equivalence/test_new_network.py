@@ -37,7 +37,7 @@ print(sum(p.size for p in spec.parameters(spec.dimensions("reference", "v1.1")))
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with three more files and no other change."""
     root = tmp_path_factory.mktemp("project")
-    unwanted = shutil.ignore_patterns("__pycache__")
+    unwanted = shutil.ignore_patterns("__pycache__", "*.tmp")
     for folder in ("suite", "conf", "rules", "containers", "requirements", "tests/equivalence"):
         shutil.copytree(ROOT / folder, root / folder, ignore=unwanted)
     shutil.copy(ROOT / "pyproject.toml", root)

@@ -104,14 +104,22 @@ def result(tmp_path: Path) -> Path:
     return write_good(tmp_path, Good(mode="quality"))
 
 
-def test_killed_child_rejects_and_is_started_again(result: Path) -> None:
+def test_killed_child_rejects_and_is_started_again(result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Sandbox(CHECK_TASKS) as sandbox:
         assert check_in(sandbox, result).accepted
         os.kill(sandbox.pid or 0, signal.SIGSTOP)  # so that the child dies after the request
-        killer = threading.Timer(0.2, os.kill, (sandbox.pid, signal.SIGKILL))
-        killer.start()
+        killers = []
+
+        def after_the_request(child: subprocess.Popen[bytes], request: bytes) -> bytes:
+            killers.append(threading.Timer(0.2, os.kill, (child.pid, signal.SIGKILL)))
+            killers[0].start()
+            return line(child, request)
+
+        line = sandbox._line
+        monkeypatch.setattr(sandbox, "_line", after_the_request)
         verdict = check_in(sandbox, result)
-        killer.join()
+        killers[0].join()
+        monkeypatch.undo()
         assert [found.rule for found in verdict.findings] == ["LOG-019"]
         assert verdict.findings[0].found == "the child process was ended by SIGKILL"
         assert not verdict.accepted
@@ -155,7 +163,9 @@ def test_child_gets_no_environment_variables(result: Path, monkeypatch: pytest.M
 def test_child_writes_byte_code_if_the_caller_does(result: Path, tmp_path: Path) -> None:
     """Otherwise every check compiles the checker again."""
     for folder in ("suite", "rules"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.tmp")
+        )
     byte_code = tmp_path / "suite" / "checker" / "__pycache__"
     for does_not, there in (("1", False), ("", True)):
         subprocess.run(

@@ -121,6 +121,7 @@ def test_copy_cannot_get_its_victim_rejected(tree: Registrar, tmp_path: Path, co
     assert set(found.values()) == {"flag"}
     assert levels == ["L0", "L1"]
     _, about = submission.check_tree(tree.root)
+    assert about
     assert all("do not show which of the two was first" in one.expected for one in about)
 
 

@@ -96,13 +96,12 @@ def test_stranger_with_any_text_is_refused(proof: object) -> None:
 
 
 def test_joining_gives_up_in_time() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    began = time.monotonic()
-    with pytest.raises(ConnectionLost):
-        join("127.0.0.1", port, TOKEN, number=1, seconds=0.5)
-    assert time.monotonic() - began < 10
+    with socket.socket() as bound:  # and not listening, so that no other process can answer
+        bound.bind(("127.0.0.1", 0))
+        began = time.monotonic()
+        with pytest.raises(ConnectionLost):
+            join("127.0.0.1", bound.getsockname()[1], TOKEN, number=1, seconds=0.5)
+    assert time.monotonic() - began < 30
 
 
 def test_unused_ports_are_not_those_that_the_kernel_gives_to_connections() -> None:

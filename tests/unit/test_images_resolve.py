@@ -19,6 +19,7 @@ from suite.containers.images import lock
 from suite.containers.images.image_registry import ImageRegistryProblem
 from suite.containers.images.lock import Base, PlatformImage
 from suite.containers.images.resolve import LockMismatch, check, resolve
+from suite.contract.network import unused_ports
 from tests.unit.fake_registry import OCI_INDEX, Registry, digest_of, make_image, make_index, serving
 
 TAG = "26.08-py3"
@@ -277,9 +278,8 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if program is None or shutil.which("skopeo") is None:
         pytest.skip("docker-registry and skopeo are not installed: apt-get install docker-registry skopeo")
     folder = tmp_path_factory.mktemp("registry")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{free.getsockname()[1]}"
+    (port,) = unused_ports("127.0.0.1", 1)
+    host = f"127.0.0.1:{port}"
     settings = {
         "version": "0.1",
         "storage": {"filesystem": {"rootdirectory": str(folder / "storage")}},

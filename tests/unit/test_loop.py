@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -147,7 +148,7 @@ def test_soak_of_no_length_runs_no_step(length: int) -> None:
     assert recorder.calls == []
 
 
-def test_soak_with_a_cold_cache_reads_no_batch_of_the_window() -> None:
+def test_soak_with_a_cold_cache_reads_no_batch_of_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """It read the batches of the window, so that a cold window was warm."""
 
     class Pair(Recorder):
@@ -165,7 +166,9 @@ def test_soak_with_a_cold_cache_reads_no_batch_of_the_window() -> None:
         job = SimpleNamespace(key=key, soak_ns=20_000_000, world_size=1)
         data = SimpleNamespace(slot=lambda step: None, forget=lambda: None)
         channel = SimpleNamespace(phase=lambda name: None)
-        prepare(Bench(job, channel, recorder, recorder, data), 0, 0)  # type: ignore[arg-type]
+        with monkeypatch.context() as patched:  # 10 µs between any two looks at the clock
+            patched.setattr(loop, "monotonic_ns", itertools.count(0, 10_000).__next__)
+            prepare(Bench(job, channel, recorder, recorder, data), 0, 0)  # type: ignore[arg-type]
         steps = {int(call.split()[1]) for call in recorder.calls if call.startswith("step")}
         assert steps == set(range(read))
 

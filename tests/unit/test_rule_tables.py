@@ -69,7 +69,7 @@ TABLE.append(Forged("ID-900", put("header", "attempt", 13)))
 def test_new_rule_needs_only_function_entry_and_forgery(tmp_path: Path) -> None:
     """In a copy of the project, the checker applies the new rule, and its forgery breaks only this rule."""
     for name in ("suite", "rules", "tools", "docs", "submissions", "tests/fixtures", "tests/unit"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.tmp"))
     for name in ("pyproject.toml", "tests/conftest.py", "tests/starts.py"):
         shutil.copy(ROOT / name, tmp_path / name)
 
