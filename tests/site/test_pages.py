@@ -224,9 +224,9 @@ def test_report_of_a_copy_elsewhere_claims_nothing_that_needs_a_comparison(tmp_p
 def test_copy_does_not_hide_the_original(tmp_path: Path) -> None:
     """A submitter whose name comes first has packaged the log of another one."""
     original = next(ON_ONE_DEVICE.glob("vgg16/*train*"))
-    place = original.relative_to(SUBMISSIONS / "suite-reference")
+    below = original.relative_to(SUBMISSIONS / "suite-reference")
     for submitter in ("aaa", "suite-reference"):
-        shutil.copytree(original, tmp_path / "tree" / submitter / place)
+        shutil.copytree(original, tmp_path / "tree" / submitter / below)
     shutil.copytree(SUBMISSIONS / "registry", tmp_path / "tree" / "registry")
     (one,) = collect(tmp_path / "tree", Cache(tmp_path / "cache")).results
     assert (one.row.submitter, one.struck) == ("suite-reference", False)
