@@ -114,9 +114,9 @@ def test_settings_that_change_no_repeat_may_differ(tmp_path: Path) -> None:
     """A replay has fewer repeats, and states the steps that a search or a pilot found."""
     again = record_of(raw(write_good(tmp_path, SEEDED))).header.data
     more = {"repeats": 3, "reuse_compiled": True, "min_seconds": 9.0, "pilot_ns": 5, "excluded_nodes": ["n"]}
-    submitted = again | {"settings": again["settings"] | more}
+    submitted = {**again, "settings": {**again["settings"], **more}}
     assert different(identity(submitted, again)) == []
-    (item,) = different(identity(submitted | {"measured_steps": 200}, again))
+    (item,) = different(identity({**submitted, "measured_steps": 200}, again))
     assert (item.name, item.expected) == ("settings", "measured_steps = 200")
 
 
