@@ -33,7 +33,7 @@ FAULTS = {  # a script in place of the image's interpreter, and the message that
     "exit 3": "(exit code 3)",
     "read line; echo no JSON": "the probe did not answer (exit code 0)",
     "read line; echo broken >&2; exit 1": "(exit code 1): broken",
-    "sleep 600": "started, but did not end in 2 s",
+    "sleep 600": "started, but did not end in 10 s",
 }
 
 

@@ -291,6 +291,7 @@ def test_verification_reports_changed_fields(
 
 
 def test_audit_has_the_exit_codes_of_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "none").mkdir()
     arguments = ["--submissions", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
     bad = rewrite(write_good(tmp_path / "bad"), lambda events: events[-1]["data"]["claims"].update(units=1))
     assert main(["audit", "--result", str(bad), *arguments]) == 1

@@ -237,6 +237,7 @@ def test_quote_of_missing_log_is_not_verified(
 
 def test_verify_quote_finds_log_in_given_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write_good(tmp_path / "results")
+    (tmp_path / "none").mkdir()
     where = ["--submissions", str(tmp_path / "none")]
     assert main(["quote", "--result", str(run), *where]) == 0
     output = capsys.readouterr().out.removesuffix("\n")
@@ -247,9 +248,17 @@ def test_verify_quote_finds_log_in_given_folder(tmp_path: Path, capsys: pytest.C
     assert main(["verify-quote", output, *where, "--in", str(tmp_path / "links")]) == 2
 
 
+def test_tree_that_is_missing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Otherwise nothing would be compared, and withdrawn results be quoted."""
+    run = write_good(tmp_path / "results")
+    assert main(["quote", "--result", str(run), "--submissions", str(tmp_path / "mistyped")]) == 2
+    assert "expected a folder of submissions, found none at" in capsys.readouterr().err
+
+
 def test_rejected_or_unfinished_result_is_not_quoted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "none").mkdir()
     where = ["--submissions", str(tmp_path / "none")]
     bad = rewrite(write_good(tmp_path / "bad"), lambda events: events[-1]["data"]["claims"].update(units=1))
     assert main(["quote", "--result", str(bad), *where]) == 1
