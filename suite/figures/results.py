@@ -303,6 +303,7 @@ def _largest(some: Sequence[Measured]) -> Measured:
 
 def name_in(one: Measured, names: Sequence[str]) -> str:
     """The settings of a result that differ, without what goes without saying."""
+    # Beside other loaders the native one is named: a row with its framework alone would not say what it is.
     said = [name for name in names if name == "loader" or not obvious(name, one.settings)]
     return name_of(one.settings, said)
 

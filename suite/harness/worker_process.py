@@ -65,8 +65,8 @@ class WorkerProcess:
         self._local = LocalProcess(command, debug_file, ended, remove, early=early)
         self._processes: tuple[LocalProcess | RemoteNode, ...] = (self._local, *others)
         self._lines: deque[tuple[int, bytes, int]] = deque()  # node, text, receipt
-        self._unread: set[int] = set()  # nodes whose output has ended or is no news
-        self._done: set[int] = set()  # ranks that have nothing more to do
+        self._unread: set[int] = set()  # nodes from which nothing more is read
+        self._done: set[int] = set()  # ranks that have sent their last event
         self._selector = selectors.DefaultSelector()
         for node, process in enumerate(self._processes):
             self._selector.register(process, selectors.EVENT_READ, node)
@@ -276,7 +276,7 @@ class WorkerProcess:
             raise self._of_node(min(waiting), WorkerFailure("crashed", self.phase, message))
 
     def _stop_reading(self, node: int) -> None:
-        """Read no more from ``node``: the end of its output is no news."""
+        """Read no more from ``node``: the end of its output is expected."""
         if node not in self._unread:
             self._selector.unregister(self._processes[node])
             self._unread.add(node)

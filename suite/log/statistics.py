@@ -79,7 +79,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def total(values: Sequence[float]) -> float:
-    """The correctly rounded sum ; infinite or nan where it is beyond the largest float, or a value is."""
+    """The correctly rounded sum; infinite or nan where it or a value is beyond the largest float."""
     try:
         return math.fsum(values)
     except (OverflowError, ValueError):  # ValueError: infinities of both signs

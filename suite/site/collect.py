@@ -143,11 +143,11 @@ def collect(
     if baselines is not None:
         measured = read_baselines(baselines.absolute(), cache, SITE_TASKS)
     journal = read_journal(root, cache, SITE_TASKS) if folders is None else Journal()
-    of_tree = root if registry_root is None else registry_root.absolute()
-    registry = read_registry(of_tree / "registry")
+    tree = (registry_root or root).absolute()
+    registry = read_registry(tree / "registry")
     now = datetime.now(UTC)
     valid = [waiver.name for waiver in registry.waivers if now <= waiver.until]
-    of_registry = registry_digest(of_tree, valid)
+    of_registry = registry_digest(tree, valid)
     asked = result_folders([root]) if folders is None else (path.absolute() for path in folders)
     found = [path for path in asked if path.suffix not in _ENDINGS and not _is_below(path, baselines)]
     withdrawals = [withdrawal_of(path, cache.digest(path / LOG), registry) for path in found]
@@ -159,7 +159,7 @@ def collect(
     packaged = [
         index
         for index, value in enumerate(values)
-        if value["entry"] is not None and found[index].is_relative_to(root)
+        if value["entry"] is not None and _is_below(found[index], root)
     ]
     entries = [CheckedSubmission.of_dict(found[index], values[index]["entry"]) for index in packaged]
     levels, between = _compared(cache, entries, [keys[index] for index in packaged], registry, root)
@@ -171,7 +171,7 @@ def collect(
         about = named.get(location_of(path, root), []) if value["entry"] is not None else []
         result = _result(path, key, value, cache, about, levels)
         earlier = results.get(result.digest)
-        if earlier is None or _rank(result) > _rank(earlier):
+        if earlier is None or _precedence(result) > _precedence(earlier):
             results[result.digest] = result
     cache.close()
     ordered = sorted(results.values(), key=lambda one: (one.facts.get("when", ""), one.digest), reverse=True)
@@ -179,7 +179,7 @@ def collect(
     return Collection(tuple(ordered), tuple(sets), (*faults, *between), measured, journal)
 
 
-def _rank(result: Result) -> tuple[bool, bool]:
+def _precedence(result: Result) -> tuple[bool, bool]:
     """Which of two folders with one log is shown: a submitted one, and one that is no rejected copy."""
     return bool(result.row.submitter), not result.struck
 

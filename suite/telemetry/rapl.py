@@ -27,6 +27,7 @@ class Rapl:
         folder = root / "sys/class/powercap"
         names = sorted(path.name for path in folder.glob("intel-rapl:*")) if folder.is_dir() else []
         self._zones = [folder / name for name in names if _counts(folder / name)]
+        self._ranges: dict[Path, int] = {}
         self._last: dict[Path, int] = {}
         self._last_s = 0.0
         self._wrapped = 0
@@ -41,16 +42,18 @@ class Rapl:
             raise Unavailable(_NO_ZONES)
         now = {zone: read_int(zone / "energy_uj") for zone in self._zones}
         read_s = time.monotonic()
-        ranges = {zone: read_int(zone / "max_energy_range_uj") + 1 for zone in self._zones}
+        if not self._ranges:  # they never change
+            self._ranges = {zone: read_int(zone / "max_energy_range_uj") + 1 for zone in self._zones}
         elapsed_s = read_s - self._last_s if self._last else 0.0
         for zone, value in now.items():
             if value < self._last.get(zone, 0):
-                self._wrapped += ranges[zone]
+                self._wrapped += self._ranges[zone]
         self._last, self._last_s = now, read_s
-        if elapsed_s * _MOST_W * 1e6 > min(ranges.values()):
+        wraps_after_s = min(self._ranges.values()) / _MOST_W / 1e6
+        if elapsed_s > wraps_after_s:
             raise Unavailable(
                 f"a counter (RAPL) may have wrapped around several times in {elapsed_s:.0f} s: "
-                f"at {_MOST_W} W it does so after {min(ranges.values()) / _MOST_W / 1e6:.0f} s"
+                f"at {_MOST_W} W it does so after {wraps_after_s:.0f} s"
             )
         return sum(now.values()) + self._wrapped
 

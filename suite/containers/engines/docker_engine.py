@@ -129,7 +129,7 @@ class DockerEngine:
             return None
         except (errors.DockerException, OSError) as problem:  # OSError: also those of the connection
             why = getattr(problem, "explanation", None) or type(problem).__name__
-            raise EngineProblem(f"docker did not do what it was asked for ({why})") from problem
+            raise EngineProblem(f"docker did not do what it was asked for ({why}): see its log") from problem
 
 
 def _sdk() -> Any:
