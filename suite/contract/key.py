@@ -33,7 +33,7 @@ class LostRank(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The benchmark key: only results with equal keys, framework and devices apart, are compared."""
+    """The benchmark key: what is measured."""
 
     workload: str
     framework: str

@@ -31,3 +31,8 @@ def test_path_for_gpus_computes_what_that_for_cpus_computes(tmp_path: Path) -> N
 def test_outputs_of_a_gpu_are_those_of_the_steps_in_order() -> None:
     done = run("tensorflow", "tests.equivalence.tensorflow_results")
     assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_strangers_do_not_stop_the_ranks_of_two_nodes_from_meeting() -> None:
+    done = run("tensorflow", "tests.equivalence.tensorflow_meeting")
+    assert done.returncode == 0, done.stderr[-4000:]

@@ -28,6 +28,7 @@ _HOST = "127.0.0.1"
 _SETUP_S = 1800.0  # ranks may import and read their data for different times
 _POLL_S = 0.02
 _MEETING_S = 300.0
+_HELLO_S = 10.0  # for what a connected rank says; others may be strangers
 _LONGEST_LINE = 1000
 _PREFIXES = ("NCCL_", "TF_CONFIG", "GRPC_")
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
@@ -177,10 +178,13 @@ def agree_on_addresses(network: Network, rank: int, size: int) -> list[str]:
             others = []
             while len(found) < size:
                 peer = peers.enter_context(server.accept()[0])
-                peer.settimeout(_MEETING_S)
-                secret, _, said = peer.makefile().readline(_LONGEST_LINE).partition(" ")
-                if hmac.compare_digest(secret, network.secret):
-                    number, address = said.split()
+                peer.settimeout(_HELLO_S)
+                try:
+                    secret, _, said = peer.makefile("rb").readline(_LONGEST_LINE).partition(b" ")
+                except OSError:
+                    continue  # not a rank
+                if hmac.compare_digest(secret, network.secret.encode()):
+                    number, address = said.decode().split()
                     found[int(number)] = address
                     others.append(peer)
             line = " ".join(found[each] for each in range(size)) + "\n"
