@@ -17,7 +17,7 @@ import torch
 from suite.common.decoder import decode
 from suite.common.image_reader import Item, View
 from suite.common.pillow_images import render
-from suite.frameworks.pytorch.resizing import transformed
+from suite.frameworks.pytorch.resizing import chunks, transformed
 from suite.workloads._classification.sources import Files
 
 SIDE, SHAPE, FILL = 64, (120, 130), (7, 100, 200)
@@ -52,6 +52,9 @@ def main(folder: str, device: str = "cpu") -> None:
         found[split] = {"images": len(items), "mean": apart.mean(), "largest": apart.max()}
         found[split]["flipped"] = sum(view.flipped for view in views)
         found[split]["padded"] = bool((wanted[:, -1] == FILL).all())
+    sizes = ((500, 375), (500, 375), (9331, 6530), (400, 300), *[(224, 224)] * 300)
+    parts = list(chunks([View((7, 9, 7 + wide, 9 + high), (1, 1), (0, 0), False) for wide, high in sizes]))
+    found["chunks"] = [[part.start, part.stop] for part in parts]
     print(json.dumps(found))
 
 

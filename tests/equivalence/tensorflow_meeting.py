@@ -1,4 +1,4 @@
-"""Ranks of TensorFlow on two nodes meet while strangers connect: ``… tensorflow_meeting`` prints their addresses."""
+"""Ranks of TensorFlow on two nodes meet, although strangers connect to the first one."""
 
 from __future__ import annotations
 

@@ -113,6 +113,20 @@ def test_epoch_has_every_image_once_and_mirrors_half(folder: Path) -> None:
     assert 150 < mirrored < 250
 
 
+def test_every_shape_of_the_window_runs_at_set_up(folder: Path) -> None:
+    """The validation's landscape images come first, at reference scale in a shape of their own."""
+    wide = replace(job(folder, "infer"), key=replace(job(folder, "infer").key, scale="reference"))
+    source = data.open_data(wide)
+    first, second = data.first_of_each_shape(source, replace(wide, measured_steps=100))
+    shapes = [source._request(step).shape for step in range(source.steps_per_epoch)]
+    assert {shapes[first], shapes[second]} == set(shapes)
+    assert {first, second} == {0, shapes.index(shapes[-1])}
+    cold = replace(wide, key=replace(wide.key, cache="cold"))
+    assert max(data.first_of_each_shape(source, cold)) == source.steps_per_epoch - 1
+    assert source.first_of_each_shape(max(first, second), cold=False) == []
+    assert data.first_of_each_shape(data.open_data(job(folder)), job(folder)) == []  # mini has one shape
+
+
 def test_evaluation_has_every_image_once(folder: Path) -> None:
     parts = list(data.open_data(job(folder)).evaluation())
     assert np.concatenate([part["image"] for part in parts]).tolist() == list(range(401, 461))

@@ -222,6 +222,25 @@ def test_pooling_equals_published_roi_align() -> None:
         assert np.allclose(found[image, region], expected.reshape(-1, 3)), (image, region)
 
 
+def test_rows_of_a_large_batch_are_exact_in_float32() -> None:
+    """An image has 89,250 rows: those from image 188 on are beyond 2**24."""
+
+    class Single(Ops):
+        def arange(self, count: int) -> Any:
+            return np.arange(count, dtype=np.float32)
+
+        def mask(self, condition: Any) -> Any:
+            return np.asarray(condition, np.float32)
+
+    dims = spec.dimensions("reference", "r50-fpn")
+    c = regions.Constants(dims.grids(*dims.shapes[0]), (), None, None)
+    region = np.array([[[3.0, 5.0, 400.0, 300.0]]], np.float32)
+    index, _ = regions.taps(Single(), c, dims, np.repeat(region, 400, axis=0))
+    rows = sum(high * wide for high, wide in c.grids[: spec.POOLED_LEVELS])
+    assert rows * 400 > 2**24
+    assert (index == index[:1] + rows * np.arange(400).reshape(-1, 1, 1, 1)).all()
+
+
 def test_detections_are_the_best_of_each_class() -> None:
     rois = random_boxes(32, 11)
     logits = Stream("test classes").unit(32 * 4).reshape(32, 4) * 3

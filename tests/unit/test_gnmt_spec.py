@@ -51,9 +51,10 @@ def test_operations_per_token() -> None:
 
 
 def test_window_bytes_count_weights_and_optimiser_state() -> None:
-    assert spec.window_bytes(REFERENCE) == 160_634_433 * 32 * 100
-    assert spec.window_bytes(replace(REFERENCE, precision="bf16")) == 160_634_433 * 28 * 100
-    assert spec.window_bytes(replace(REFERENCE, precision="bf16", phase="infer")) == 160_634_433 * 2 * 100
+    read = 160_634_433 - 32_320 * 1024  # without the embedding
+    assert spec.window_bytes(REFERENCE) == (read * 8 + 160_634_433 * 24) * 100
+    assert spec.window_bytes(replace(REFERENCE, precision="bf16")) == (read * 4 + 160_634_433 * 24) * 100
+    assert spec.window_bytes(replace(REFERENCE, precision="bf16", phase="infer")) == read * 2 * 100
 
 
 @pytest.mark.parametrize("scale", ["reference", "mini"])

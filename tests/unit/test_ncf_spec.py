@@ -59,7 +59,7 @@ def test_window_flop_and_bytes() -> None:
     assert spec.window_flop(infer) == 2 * 106_688 * 65_536 * 100
     assert spec.window_flop(train) == 3 * spec.window_flop(infer)
     assert spec.window_bytes(train) == 100 * (12 * 65_536 + 24 * 1_978_305)
-    assert spec.window_bytes(infer) == 100 * (12 * 65_536 + 4 * 1_978_305)
+    assert spec.window_bytes(infer) == 100 * (12 * 65_536 + 4 * 107_073)  # without embeddings
     assert spec.window_bytes(key(phase="infer", precision="bf16")) < spec.window_bytes(infer)
 
 

@@ -26,7 +26,8 @@ def bleu(folder: Path, tokens: NDArray[np.integer[Any]], index: NDArray[np.integ
     """Uncased corpus BLEU (0..100) against ``newstest2014.de``: sacrebleu with -lc --tokenize intl."""
     import sacrebleu  # here, because only this function needs it and it is slow to import
 
-    references = (folder / "newstest2014.de").read_text("utf-8").splitlines()
+    # Split at newlines alone, as the index of the texts is: a sentence may hold other separators.
+    references = (folder / "newstest2014.de").read_text("utf-8").rstrip("\n").split("\n")
     if len(tokens) != len(index) or not np.array_equal(np.sort(index), np.arange(len(references))):
         raise ScoringError(
             f"expected each of the {len(references)} test sentences exactly once, found {len(tokens)} "
@@ -43,7 +44,7 @@ def texts(folder: Path, tokens: NDArray[np.integer[Any]]) -> list[str]:
     """``tokens`` [n, L] as sentences: cut at the first EOS, BPE joined, detokenised."""
     # split at newlines alone: a vocabulary may hold other separators as entries
     entries = (folder / "vocab.bpe.32000").read_text("utf-8").rstrip("\n").split("\n")
-    vocabulary = [*_SPECIALS, *entries]
+    vocabulary = [*_SPECIALS, *filter(None, entries)]
     # A model's vocabulary is padded to a multiple of eight.
     limit = -(-len(vocabulary) // 8) * 8
     if int(tokens.min()) < 0 or int(tokens.max()) >= limit:

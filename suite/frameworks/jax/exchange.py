@@ -57,6 +57,7 @@ class Exchange:
             os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
         jax.distributed.initialize(
             coordinator_address=_coordinator(job),
+            coordinator_bind_address=_coordinator(job),  # usually that of all interfaces
             num_processes=job.world_size,
             process_id=job.rank,
             local_device_ids=[job.device_index],

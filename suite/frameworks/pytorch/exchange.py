@@ -201,6 +201,8 @@ class Exchange:
                 torch.empty(2 * padded(count, ranks), device=self._device)  # as much as the sums will take
         except torch.OutOfMemoryError:
             room.zero_()
+        if self._by_copies:
+            torch.cuda.empty_cache()  # the sums take their memory beside PyTorch's
         if int(self.total(room)) < ranks:
             return None
         sums = CopySums([count], own) if self._by_copies else None

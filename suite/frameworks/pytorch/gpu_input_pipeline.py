@@ -18,14 +18,13 @@ from torchvision.io import ImageReadMode, decode_jpeg
 from suite.common.decoder import decode
 from suite.common.encoded_images import LARGEST, DecodedImages, Encoded
 from suite.common.image_reader import DeviceImages, Images, Request
-from suite.frameworks.pytorch.resizing import transformed
+from suite.frameworks.pytorch.resizing import chunks, transformed
 
 __all__ = ["DECODER", "Reader"]
 
 DECODER = f"nvJPEG of torchvision {torchvision.__version__} on the GPU, on its JPEG engine if there is one"
 
 _DECODERS = 2  # batches at a time: one is resized while the other one is decoded
-_CHUNK = 128  # images that are resized at a time: 200 MB of memory for those of ImageNet
 
 
 class Reader(DecodedImages):
@@ -43,10 +42,9 @@ class Reader(DecodedImages):
     def _on_stream(self, stream: Any, found: list[Encoded], request: Request) -> DeviceImages:
         with torch.cuda.device(self._device), torch.cuda.stream(stream):
             decoded, pixels = self._decoded(found, request), list[Tensor]()
-            for at in range(0, len(found), _CHUNK):
-                part = slice(at, at + _CHUNK)
-                views = [image.view for image in found[part]]
-                pixels.append(transformed(decoded[part], views, request.shape, self._images.fill))
+            views = [image.view for image in found]
+            for part in chunks(views):
+                pixels.append(transformed(decoded[part], views[part], request.shape, self._images.fill))
             batch = torch.cat(pixels)
             at = request.items[0].sample % request.shape[0]
             row = batch[:, at : at + 1].cpu().numpy()
@@ -68,7 +66,9 @@ class Reader(DecodedImages):
         for content, item in zip(contents, request.items, strict=True):
             try:
                 images += self._by_nvjpeg([content])
-            except RuntimeError:
+            except RuntimeError as error:
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
                 pixels = np.array(decode(content.numpy().tobytes(), self._images.name(item)))
                 images.append(torch.from_numpy(pixels).to(self._device).permute(2, 0, 1))
         return images

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from suite.common.image_reader import View
+
+MOST_IMAGES = 128  # that are resized at a time
+MOST_PIXELS = 1 << 26  # of the largest one, times their number: 400 MB of memory in float16
+
+
+def chunks(views: Sequence[View]) -> Iterator[slice]:
+    """Consecutive images that are resized at a time. Memory for each is that of the largest among them."""
+    first, columns, rows = 0, 0, 0
+    for at, view in enumerate(views):
+        left, upper, right, lower = view.box
+        columns, rows = max(columns, right - left), max(rows, lower - upper)
+        count = at + 1 - first
+        if count > 1 and (count > MOST_IMAGES or count * columns * rows > MOST_PIXELS):
+            yield slice(first, at)
+            first, columns, rows = at, right - left, lower - upper
+    yield slice(first, len(views))
 
 
 def transformed(

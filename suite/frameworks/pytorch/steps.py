@@ -89,7 +89,9 @@ class Captured:
                 tensor.copy_(value)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+        # Threads that read images allocate memory at any time, which the usual mode takes for a mistake.
+        mode = "thread_local"
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode=mode):
             output = self._function(inputs)
         return _Graph(graph, inputs, output)
 

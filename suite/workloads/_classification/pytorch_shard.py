@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from suite.contract import BadData
 from suite.workloads._classification.protobuf import fields
 
 _DATA, _LABEL, _ENCODED = 4, 5, 7
+_TURNS: dict[Path, Lock] = {}
 
 
 class Shard:
     """See :class:`suite.workloads._classification.samples.Shard`; ImportError where ``lmdb`` is missing.
 
     The database is opened anew for each image: a process cannot hold thousands of them open, and a forked
-    process must not use an open one.
+    process must not use an open one. Threads take turns: LMDB refuses to open a database twice in a process.
     """
 
     def __init__(self, folder: Path, name: str, first: int, count: int) -> None:
@@ -37,8 +39,9 @@ class Shard:
         import lmdb
 
         try:
+            turn = _TURNS.setdefault(self._path, Lock())
             # No process writes at the same time. Without a lock the folder may be read-only.
-            with lmdb.open(str(self._path), readonly=True, lock=False, readahead=False) as database:
+            with turn, lmdb.open(str(self._path), readonly=True, lock=False, readahead=False) as database:
                 yield database
         except lmdb.Error as error:
             raise BadData(f"{where}: expected a readable database, found {type(error).__name__}") from error

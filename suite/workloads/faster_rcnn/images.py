@@ -117,6 +117,19 @@ class Images:
         """See :class:`suite.contract.ImageData`."""
         return stored_bytes(self._split_images, self._request(step))
 
+    def first_of_each_shape(self, steps: int, cold: bool) -> list[int]:
+        """A step with each shape that the first ``steps`` have; empty if all have one.
+
+        A pair runs these at set-up, so that nothing is compiled inside the window. With a ``cold`` cache they
+        are the last ones of an epoch, whose files a shorter window does not read.
+        """
+        shapes = {step: self._request(step).shape for step in range(min(steps, self.steps_per_epoch))}
+        if len(set(shapes.values())) == 1:
+            return []
+        if cold:
+            shapes = {step: self._request(step).shape for step in reversed(range(self.steps_per_epoch))}
+        return [next(step for step in shapes if shapes[step] == one) for one in set(shapes.values())]
+
     def _request(self, step: int) -> Request:
         epoch, at = divmod(step, self.steps_per_epoch)
         shape, samples = self._epoch(epoch)[at]

@@ -192,14 +192,16 @@ def taps(o: Ops, c: Constants, dims: spec.Dimensions, regions: T) -> tuple[T, T]
     row, row_weight = _axis_taps(o, dims.pool, y1, y2, high)
     column, column_weight = _axis_taps(o, dims.pool, x1, x2, wide)
     batch, count, pool, reads = regions.shape[0], regions.shape[1], dims.pool, 2 * spec.SAMPLES
-    image = o.reshape(o.arange(batch), (batch, 1)) * sum(h * w for h, w in grids)
-    start = o.reshape(of_level(starts) + image, (batch, count, 1, 1, 1, 1))
+    start = o.reshape(of_level(starts), (batch, count, 1, 1, 1, 1))
     rows, columns = (batch, count, pool, 1, reads, 1), (batch, count, 1, pool, 1, reads)
     each = o.reshape(wide, (batch, count, 1, 1, 1, 1))
     index = start + o.reshape(row, rows) * each + o.reshape(column, columns)
     weight = o.reshape(row_weight, rows) * o.reshape(column_weight, columns)
     shape = (batch, count, pool * pool, reads * reads)
-    return o.to_index(o.reshape(index, shape)), o.reshape(weight, shape)
+    # Rows of an image are exact in float32; those of a large batch are only as integers.
+    first = o.to_index(o.arange(batch)) * sum(h * w for h, w in grids)
+    row_numbers = o.to_index(o.reshape(index, shape)) + o.reshape(first, (batch, 1, 1, 1))
+    return row_numbers, o.reshape(weight, shape)
 
 
 def _axis_taps(o: Ops, pool: int, low: T, high: T, size: T) -> tuple[T, T]:

@@ -255,9 +255,13 @@ def window_bytes(key: Key) -> int:
 
     A training step reads the weights forward and backward (in the compute type) and reads and writes master
     weights and both moments in fp32, or without update writes the gradient; an inference step reads the
-    weights. Activations may stay in caches.
+    weights. Of the embedding a step reads only some rows. Activations may stay in caches.
     """
-    count = sum(parameter.size for parameter in parameters(dimensions(key.scale, key.variant)))
+    specified = parameters(dimensions(key.scale, key.variant))
+    count = sum(parameter.size for parameter in specified)
+    read = sum(parameter.size for parameter in specified if parameter.name != "embedding")
     width = {"fp64": 8, "bf16": 2, "fp16": 2}.get(key.precision, 4)
-    each = 2 * width + (6 * 4 if key.updates else 4) if key.phase == "train" else width
-    return count * each * MEASURED_STEPS * key.devices
+    each = read * width
+    if key.phase == "train":
+        each = 2 * each + count * (6 * 4 if key.updates else 4)
+    return each * MEASURED_STEPS * key.devices

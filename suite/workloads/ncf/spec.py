@@ -128,9 +128,11 @@ def window_bytes(key: Key) -> int:
 
     A training step reads user, item and label (4 bytes each) of a sample and reads and writes parameters and
     both moments, or without update reads parameters and writes the gradient. An inference step moves user,
-    item and score of a sample and reads the parameters.
+    item and score of a sample and reads the layers: it needs only some rows of the embeddings.
     """
-    total = sum(parameter.size for parameter in parameters(dimensions(key.scale, key.variant)))
+    specified = parameters(dimensions(key.scale, key.variant))
+    total = sum(parameter.size for parameter in specified)
+    layers = sum(one.size for one in specified if not one.name.endswith((".user", ".item")))
     width = 2 if key.phase == "infer" and key.precision in ("bf16", "fp16") else 4
-    state = (6 if key.updates else 2) * 4 * total if key.phase == "train" else width * total
+    state = (6 if key.updates else 2) * 4 * total if key.phase == "train" else width * layers
     return (12 * key.batch + state) * key.devices * MEASURED_STEPS
