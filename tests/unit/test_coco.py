@@ -18,6 +18,7 @@ from suite.datasets.errors import DatasetCorrupt, ScoringError
 from suite.datasets.scores import Predictions, Score, box_ap
 from suite.workloads.faster_rcnn import data, spec
 from suite.workloads.faster_rcnn.coco import read_instances
+from suite.workloads.faster_rcnn.images import Images
 
 MINI = spec.dimensions("mini", "r50-fpn")
 
@@ -117,6 +118,7 @@ def test_every_shape_of_the_window_runs_at_set_up(folder: Path) -> None:
     """The validation's landscape images come first, at reference scale in a shape of their own."""
     wide = replace(job(folder, "infer"), key=replace(job(folder, "infer").key, scale="reference"))
     source = data.open_data(wide)
+    assert isinstance(source, Images)
     first, second = data.first_of_each_shape(source, replace(wide, measured_steps=100))
     shapes = [source._request(step).shape for step in range(source.steps_per_epoch)]
     assert {shapes[first], shapes[second]} == set(shapes)

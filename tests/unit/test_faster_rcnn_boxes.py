@@ -235,7 +235,8 @@ def test_rows_of_a_large_batch_are_exact_in_float32() -> None:
     dims = spec.dimensions("reference", "r50-fpn")
     c = regions.Constants(dims.grids(*dims.shapes[0]), (), None, None)
     region = np.array([[[3.0, 5.0, 400.0, 300.0]]], np.float32)
-    index, _ = regions.taps(Single(), c, dims, np.repeat(region, 400, axis=0))
+    single: Any = Single()
+    index, _ = regions.taps(single, c, dims, np.repeat(region, 400, axis=0))
     rows = sum(high * wide for high, wide in c.grids[: spec.POOLED_LEVELS])
     assert rows * 400 > 2**24
     assert (index == index[:1] + rows * np.arange(400).reshape(-1, 1, 1, 1)).all()

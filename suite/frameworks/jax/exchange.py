@@ -55,9 +55,10 @@ class Exchange:
         register_backend_factory("cpu", partial(_cpu_client, interface), priority=0, fail_quietly=False)
         if cuda:
             os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+        coordinator = _coordinator(job)
         jax.distributed.initialize(
-            coordinator_address=_coordinator(job),
-            coordinator_bind_address=_coordinator(job),  # usually that of all interfaces
+            coordinator_address=coordinator,
+            coordinator_bind_address=coordinator,  # usually that of all interfaces
             num_processes=job.world_size,
             process_id=job.rank,
             local_device_ids=[job.device_index],

@@ -218,7 +218,7 @@ class BasePair(base.BasePair):
         """One step by the compiled function of the batch's shapes; replaces weights and states."""
         del slot
         if not self.training:
-            output, self.state = self._infer(self.stored, self.state, batch)
+            output, self.state = self.framework.completed(self._infer(self.stored, self.state, batch))
             return output
         exchange = self.framework.exchange
         rate = np.asarray(self.optimiser.rate if self.optimiser else 0.0, self.framework.dtype)
@@ -229,9 +229,11 @@ class BasePair(base.BasePair):
             self._carried, trained, self.state, result = self._step(self._carried, *read, rate)
         else:  # two functions, of which `gradients` calls the first: a fingerprint compiles the network once
             loss, gradients, self.state = self._differentiate(self._carried, *read)
-            if exchange.arrivals is not None:  # on the CPU the gradients exist when the call returns
+            if exchange.arrivals is not None:
+                self.framework.completed(gradients)
                 exchange.arrivals.record()
             self._carried, trained, result = self._apply(self._carried, trained, loss, gradients, batch, rate)
+        self.framework.completed((result, trained))
         self.framework.scaling.values = exchange.local(self._carried[1])
         self.trained = dict(zip(self.trained, trained, strict=True))
         self.masters = self.masters | self.trained
