@@ -1,4 +1,4 @@
-"""Prints, as JSON by phase, which tensors of a JAX step on a CPU exist when the call that makes it returns."""
+"""Prints, as JSON by phase, whether all tensors of a JAX step on a CPU exist when its call returns."""
 
 from __future__ import annotations
 
