@@ -15,13 +15,13 @@ STEPS = 5
 
 def main() -> None:
     """Some steps of a small network, which take milliseconds each."""
-    case, found = load("resnet50_cifar10"), {}
-    for phase in ("train", "infer"):
+    case = load("resnet50_cifar10")
+    found: dict[str, list[bool]] = {"train": [], "infer": []}
+    for phase, completed in found.items():
         pair = build(case, replace(case.job("jax", "fp32", phase), fast=True))
-        found[phase] = []
         for step in range(STEPS):
             pair.step(step)
-            found[phase].append(all(tensor.is_ready() for tensor in jax.live_arrays()))
+            completed.append(all(tensor.is_ready() for tensor in jax.live_arrays()))
     print(json.dumps(found))
 
 
