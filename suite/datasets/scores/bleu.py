@@ -26,8 +26,7 @@ def bleu(folder: Path, tokens: NDArray[np.integer[Any]], index: NDArray[np.integ
     """Uncased corpus BLEU (0..100) against ``newstest2014.de``: sacrebleu with -lc --tokenize intl."""
     import sacrebleu  # here, because only this function needs it and it is slow to import
 
-    # Split at newlines alone, as the index of the texts is: a sentence may hold other separators.
-    references = (folder / "newstest2014.de").read_text("utf-8").rstrip("\n").split("\n")
+    references = _lines(folder / "newstest2014.de")
     if len(tokens) != len(index) or not np.array_equal(np.sort(index), np.arange(len(references))):
         raise ScoringError(
             f"expected each of the {len(references)} test sentences exactly once, found {len(tokens)} "
@@ -40,11 +39,14 @@ def bleu(folder: Path, tokens: NDArray[np.integer[Any]], index: NDArray[np.integ
     return Score("bleu", float(result.score), {"brevity_penalty": float(result.bp)})
 
 
+def _lines(file: Path) -> list[str]:
+    """The lines of ``file``, split at newlines alone: sentences and entries may hold other separators."""
+    return file.read_text("utf-8").rstrip("\n").split("\n")
+
+
 def texts(folder: Path, tokens: NDArray[np.integer[Any]]) -> list[str]:
     """``tokens`` [n, L] as sentences: cut at the first EOS, BPE joined, detokenised."""
-    # split at newlines alone: a vocabulary may hold other separators as entries
-    entries = (folder / "vocab.bpe.32000").read_text("utf-8").rstrip("\n").split("\n")
-    vocabulary = [*_SPECIALS, *filter(None, entries)]
+    vocabulary = [*_SPECIALS, *filter(None, _lines(folder / "vocab.bpe.32000"))]
     # A model's vocabulary is padded to a multiple of eight.
     limit = -(-len(vocabulary) // 8) * 8
     if int(tokens.min()) < 0 or int(tokens.max()) >= limit:
