@@ -24,7 +24,16 @@ from suite.contract.key import (
     units_of_window,
 )
 from suite.contract.network import Network
-from suite.contract.protocols import Arrivals, Data, Exchange, Framework, ImageData, Pair, Specification
+from suite.contract.protocols import (
+    Arrivals,
+    Data,
+    Exchange,
+    Framework,
+    ImageData,
+    Pair,
+    ShapedData,
+    Specification,
+)
 
 __all__ = [
     "BENCHMARK",
@@ -51,6 +60,7 @@ __all__ = [
     "Network",
     "Pair",
     "Parameter",
+    "ShapedData",
     "Specification",
     "key_fields",
     "node_of_rank",

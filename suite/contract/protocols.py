@@ -15,7 +15,7 @@ tensors are of the framework's types (a batch: a dict of tensors by name).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from suite.contract.key import Job, Key, Parameter
 
@@ -96,6 +96,14 @@ class Data(Protocol):
 
     def evaluation(self) -> Iterator[Arrays]:
         """The batches of the quality evaluation, always in the same order."""
+
+
+@runtime_checkable
+class ShapedData(Data, Protocol):
+    """Data that are read in batches of several shapes, each of which a framework may have to compile."""
+
+    def first_of_each_shape(self) -> list[int]:
+        """A step with each shape of the job's steps: those that run before its warm-up."""
 
 
 class ImageData(Data, Protocol):

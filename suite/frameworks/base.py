@@ -28,7 +28,7 @@ class BasePair(ABC):
 
     A framework's subclass sets ``optimiser`` (None where no weight is updated), ``masters`` (the weights by
     canonical name), ``trained`` (those that are updated) and ``_results`` (the store of outputs), and
-    implements the abstract methods. ``__init__`` calls :meth:`build` first and :meth:`run_each_shape` last.
+    implements the abstract methods. ``__init__`` calls :meth:`build` first and :meth:`observe` last.
     """
 
     optimiser: Any = None
@@ -133,10 +133,6 @@ class BasePair(ABC):
     def carry(self, carried: Any) -> None:  # noqa: B027 - most losses carry nothing
         """Store the second result of ``loss`` (statistics, a state); called after the update only."""
 
-    def shapes(self) -> Iterable[int]:
-        """The steps to run before a throughput run, one for each shape of the batches that are read."""
-        return ()
-
     # ---- members of suite.contract.Pair ----------------------------------------------------------------
     def step(self, index: int) -> None:
         """One update (train) or one batch of outputs (infer); the result is stored on the device."""
@@ -145,17 +141,6 @@ class BasePair(ABC):
         if self.optimiser is not None:
             self.optimiser.set_rate(self.spec.learning_rate(self.job, index, self.data.steps_per_epoch))
         self._results.keep(self.run(batch, self.data.slot(index)))
-
-    def run_each_shape(self) -> None:
-        """Compile every shape before the worker's first step; for staged batches the worker does so."""
-        steps = list(self.shapes()) if self.job.mode == "throughput" else []
-        for index in steps:
-            self.step(index)
-        if steps:
-            self.collect()
-            drawn = self._drawn
-            self.reset()
-            self._drawn = drawn  # for the reset before the first timed step
 
     def reset(self) -> None:
         """See :class:`suite.contract.Pair`."""

@@ -20,10 +20,6 @@ class NoBatches:
     steps_per_epoch = 0
     wait_ns = 0  # the report has null
 
-    def slot(self, step: int) -> None:
-        """None: there are no staged batches."""
-        del step
-
     def forget(self) -> None:
         """Do nothing: no batch is recorded."""
 
@@ -32,6 +28,10 @@ class ConversionBench(Bench):
     """One repeat of a conversion; ``pair`` is the writer of the shards."""
 
     cold_batches: ClassVar[int] = WARMUP_STEPS  # shards that are written at once must differ
+
+    def steps_to_compile(self) -> list[int]:
+        """One step: a conversion computes no model."""
+        return [0]
 
     def columns(self, results: list[Any]) -> dict[str, Any]:
         """The digests of the pixels and the file of each shard, and its bytes."""

@@ -59,6 +59,11 @@ class Bench:
         run = loop.run_single_stream if single else loop.run_span
         return run(self.pair, self.framework, first, count, meeting)
 
+    def steps_to_compile(self) -> list[int]:
+        """The steps to run before the warm-up, so that nothing is compiled in the window."""
+        steps: list[int] = self.data.first_of_each_shape()
+        return steps
+
     def soak(self, length_ns: int, steps: int = STEPS) -> tuple[int, tuple[int, int]]:
         """Run soak or telemetry tail over the first ``steps`` batches, again and again.
 
@@ -198,12 +203,8 @@ def _compile(bench: Bench) -> dict[str, Any]:
     bench.channel.phase("compile")
 
     def compile_steps() -> None:
-        compiled: set[int | None] = set()
-        for step in range(STEPS):
-            slot = bench.data.slot(step)
-            if slot not in compiled:
-                compiled.add(slot)
-                bench.pair.step(step)
+        for step in bench.steps_to_compile():
+            bench.pair.step(step)
         bench.framework.synchronize()
         bench.pair.collect()
 

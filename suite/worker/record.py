@@ -20,7 +20,7 @@ import numpy as np
 
 from suite.common.image_reader import DeviceImages
 from suite.common.stream import digest_arrays
-from suite.contract import STEPS, BadData, Data
+from suite.contract import STEPS, BadData, Data, ShapedData
 from suite.worker.probe import LABEL_BYTES, LABEL_FILE
 from suite.worker.sample import Sample
 from suite.workloads import CUSTOM_PAIR
@@ -50,6 +50,15 @@ class RecordingData:
     def slot(self, step: int) -> int | None:
         """See :class:`suite.contract.Data`."""
         return self._data.slot(step)
+
+    def first_of_each_shape(self) -> list[int]:
+        """A step with each shape, or the first one with each staged batch."""
+        if isinstance(self._data, ShapedData):
+            return self._data.first_of_each_shape()
+        first: dict[int | None, int] = {}
+        for step in range(STEPS):
+            first.setdefault(self._data.slot(step), step)
+        return list(first.values())
 
     def batch(self, step: int) -> dict[str, Any]:
         """See :class:`suite.contract.Data`. The time to take a sample counts as waiting."""

@@ -116,7 +116,6 @@ def as_on_a_gpu(stack: ExitStack, capability: Capability) -> None:
     for of, name, value in (
         (parts["framework"].Framework, "make_fast", lambda _, step, __: lambda batch, slot: step(batch)),
         (parts["layers"], "NORMALISED_BY_KERNELS", 0),  # mini scale is small
-        (parts["pair"].BasePair, "run_each_shape", lambda _: None),
         (parts["checked"].Checked, "_compare", lambda *_: None),  # there are no values
         (parts["optimisers"], "descend", lambda *_: None),  # it chooses by the device
         # The suite's function tries a view first. Without values its failure is another type of error.

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from suite.common.stream import digest_arrays
-from suite.contract import BadData, Job, Key
+from suite.contract import WARMUP_STEPS, BadData, Job, Key
 from suite.datasets import catalogue as registry
 from suite.datasets import coco_mini, prepare
 from suite.datasets.errors import DatasetCorrupt, ScoringError
 from suite.datasets.scores import Predictions, Score, box_ap
+from suite.worker import main, record
 from suite.workloads.faster_rcnn import data, spec
 from suite.workloads.faster_rcnn.coco import read_instances
 from suite.workloads.faster_rcnn.images import Images
@@ -119,14 +120,27 @@ def test_every_shape_of_the_window_runs_at_set_up(folder: Path) -> None:
     wide = replace(job(folder, "infer"), key=replace(job(folder, "infer").key, scale="reference"))
     source = data.open_data(wide)
     assert isinstance(source, Images)
-    first, second = data.first_of_each_shape(source, replace(wide, measured_steps=100))
     shapes = [source._request(step).shape for step in range(source.steps_per_epoch)]
-    assert {shapes[first], shapes[second]} == set(shapes)
-    assert {first, second} == {0, shapes.index(shapes[-1])}
-    cold = replace(wide, key=replace(wide.key, cache="cold"))
-    assert max(data.first_of_each_shape(source, cold)) == source.steps_per_epoch - 1
-    assert source.first_of_each_shape(max(first, second), cold=False) == []
-    assert data.first_of_each_shape(data.open_data(job(folder)), job(folder)) == []  # mini has one shape
+    portrait = shapes.index(shapes[-1])
+    assert portrait > 0
+    assert compiled(wide) == [0, portrait]
+    assert compiled(replace(wide, measured_steps=portrait - WARMUP_STEPS)) == [0]
+    assert compiled(job(folder)) == [0]  # mini has one shape
+
+
+def test_set_up_with_a_cold_cache_reads_no_file_of_the_window(folder: Path) -> None:
+    wide = replace(job(folder), measured_steps=10)
+    wide = replace(wide, key=replace(wide.key, scale="reference", cache="cold"))
+    chosen = compiled(wide)
+    assert len(chosen) == 2
+    assert min(chosen) >= wide.steps
+
+
+def compiled(job: Job) -> list[int]:
+    """The steps that the worker of ``job`` runs before its warm-up."""
+    recording: Any = record.RecordingData(data.open_data(job))
+    unused: Any = None
+    return main.Bench(job, unused, unused, unused, recording).steps_to_compile()
 
 
 def test_evaluation_has_every_image_once(folder: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from suite.common.stream import digest_arrays
 from suite.contract import STEPS, WARMUP_STEPS, BadData, Job, Key
 from suite.datasets import wmt16_mini
+from suite.worker import record
 from suite.workloads.gnmt import data, index, pinned, spec
 
 
@@ -148,7 +149,8 @@ def test_files_that_do_not_belong_together_are_refused(folder: Path, tmp_path: P
 
 def test_every_shape_of_real_batches_runs_at_setup(folder: Path) -> None:
     opened = data.Real(job(folder))
-    chosen = data.first_of_each_shape(opened)
+    chosen = record.RecordingData(opened).first_of_each_shape()
     assert {opened.shape(step) for step in chosen} == {opened.shape(step) for step in range(STEPS)}
     assert len(chosen) == len({opened.shape(step) for step in chosen})
-    assert data.first_of_each_shape(data.Synthetic(job("", source="synthetic"))) == []
+    staged = record.RecordingData(data.Synthetic(job("", source="synthetic")))
+    assert len(staged.first_of_each_shape()) == spec.BUCKETS

@@ -98,7 +98,6 @@ class BasePair(base.BasePair):
             framework.observed.note(weights=next(iter(self.stored.values())))
             self._infer = fast(self.infer_with_state, donate=(1,))
         self.observe()
-        self.run_each_shape()
 
     # ---- members that a workload's pair supplies or overrides ------------------------------------------
     @abstractmethod

@@ -60,7 +60,6 @@ class BasePair(base.BasePair):
         else:
             self.stored = self.inference_weights()
         self.observe()
-        self.run_each_shape()
 
     def _make_gradients(self) -> list[Tensor]:
         for name in self.trained:

@@ -59,16 +59,17 @@ class Reader(DecodedImages):
         ]
         try:
             return self._by_nvjpeg(contents)
-        except RuntimeError as error:
-            if isinstance(error, torch.OutOfMemoryError):
-                raise
+        except torch.OutOfMemoryError:  # a RuntimeError too
+            raise
+        except RuntimeError:
+            pass  # one of them, which is not known
         images = list[Tensor]()
         for content, item in zip(contents, request.items, strict=True):
             try:
                 images += self._by_nvjpeg([content])
-            except RuntimeError as error:
-                if isinstance(error, torch.OutOfMemoryError):
-                    raise
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError:
                 pixels = np.array(decode(content.numpy().tobytes(), self._images.name(item)))
                 images.append(torch.from_numpy(pixels).to(self._device).permute(2, 0, 1))
         return images

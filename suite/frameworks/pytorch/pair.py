@@ -118,7 +118,6 @@ class BasePair(base.BasePair):
             self._run = framework.make_fast(self._observed_infer, self.state)
         with torch.no_grad():
             self.observe()
-        self.run_each_shape()
 
     def _whole(self, name: str, method: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
         return self.framework.compile(method) if name in self.compiled else method

@@ -71,7 +71,6 @@ class BasePair(base.BasePair):
             framework.observed.note(weights=next(iter(self.stored.values())))
             self._run = framework.make_fast(self.infer)
         self.observe()
-        self.run_each_shape()
 
     # ---- members that a workload's pair supplies or overrides ------------------------------------------
     @abstractmethod

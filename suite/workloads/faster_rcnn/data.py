@@ -31,13 +31,6 @@ def open_data(job: Job) -> Data:
     return Images(job)
 
 
-def first_of_each_shape(data: Data, job: Job) -> list[int]:
-    """See :meth:`Images.first_of_each_shape`; empty for synthetic batches, which have one shape."""
-    if not isinstance(data, Images):
-        return []
-    return data.first_of_each_shape(job.steps, job.key.cache == "cold")
-
-
 def decoder(job: Job) -> str:
     """Name and version of the image decoder of ``job``; ImportError where it is not installed."""
     return cast("str", reader_module(job).DECODER)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suite.common.image_reader import Item, Reader, Request, View, open_batches, open_reader, stored_bytes
 from suite.common.stream import Stream
-from suite.contract import BadData, Job
+from suite.contract import WARMUP_STEPS, BadData, Job
 from suite.workloads.faster_rcnn import index, spec
 from suite.workloads.faster_rcnn.coco import AnnotatedImage
 from suite.workloads.faster_rcnn.index import TRAIN, VAL
@@ -84,6 +84,7 @@ class Images:
         self._folder, self._seed = Path(job.data_dir), job.seed
         self._size, self._rows = job.global_batch, job.rows
         self._training = job.key.phase == "train"
+        self._steps, self._cold = job.steps, job.key.cache == "cold"
         self._split = TRAIN if self._training else VAL
         images = self._read(self._split)
         self._images = [image for image in images if len(image.labels)] if self._training else images
@@ -117,18 +118,19 @@ class Images:
         """See :class:`suite.contract.ImageData`."""
         return stored_bytes(self._split_images, self._request(step))
 
-    def first_of_each_shape(self, steps: int, cold: bool) -> list[int]:
-        """A step with each shape that the first ``steps`` have; empty if all have one.
+    def first_of_each_shape(self) -> list[int]:
+        """See :class:`suite.contract.ShapedData`.
 
-        A pair runs these at set-up, so that nothing is compiled inside the window. With a ``cold`` cache they
-        are the last ones of an epoch, whose files a shorter window does not read.
+        With a cold cache those of a window with several shapes are close to the end of an epoch, where a
+        shorter window reads no files; the batches that a reader reads ahead of them are of this epoch too.
         """
-        shapes = {step: self._request(step).shape for step in range(min(steps, self.steps_per_epoch))}
-        if len(set(shapes.values())) == 1:
-            return []
-        if cold:
-            shapes = {step: self._request(step).shape for step in reversed(range(self.steps_per_epoch))}
-        return [next(step for step in shapes if shapes[step] == one) for one in set(shapes.values())]
+        first: dict[tuple[int, int], int] = {}
+        for step in range(min(self._steps, self.steps_per_epoch)):
+            first.setdefault(self._request(step).shape, step)
+        if self._cold and len(first) > 1:
+            ahead = self.steps_per_epoch - WARMUP_STEPS
+            first.update((self._request(step).shape, step) for step in range(ahead))
+        return list(first.values())
 
     def _request(self, step: int) -> Request:
         epoch, at = divmod(step, self.steps_per_epoch)

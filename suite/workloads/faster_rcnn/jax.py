@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from suite.frameworks.jax.framework import Tensor
 from suite.frameworks.jax.pair import BasePair, Inputs
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.backbone import Start
-from suite.workloads.faster_rcnn.data import first_of_each_shape, predictions
+from suite.workloads.faster_rcnn.data import predictions
 from suite.workloads.faster_rcnn.jax_model import Model
 
 
@@ -29,10 +29,6 @@ class Pair(BasePair):
         self._model = Model(self.dims, self.framework, self._start.norms())
         self._raw = self.framework.make_fast(self._model.raw)
         self._detect = self.framework.make_fast(self._model.detect)
-
-    def shapes(self) -> Iterable[int]:
-        """See :func:`first_of_each_shape`."""
-        return first_of_each_shape(self.data, self.job)
 
     def initial_weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """See :class:`suite.workloads.faster_rcnn.backbone.Start`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from suite.frameworks.mxnet.framework import Batch, Tensor
 from suite.frameworks.mxnet.pair import BasePair
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.backbone import Start
-from suite.workloads.faster_rcnn.data import first_of_each_shape, predictions
+from suite.workloads.faster_rcnn.data import predictions
 from suite.workloads.faster_rcnn.mxnet_model import Model
 
 
@@ -26,10 +26,6 @@ class Pair(BasePair):
         """Make the networks and read their initial values."""
         self._start, self.frozen = Start.of(self.job), spec.frozen(self.dims)
         self._model = Model(self.shared, self.dims, self.framework, self._start.norms())
-
-    def shapes(self) -> Iterable[int]:
-        """See :func:`first_of_each_shape`."""
-        return first_of_each_shape(self.data, self.job)
 
     def initial_weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """See :class:`suite.workloads.faster_rcnn.backbone.Start`."""

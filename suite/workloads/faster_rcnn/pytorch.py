@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from suite.frameworks.pytorch.framework import Batch
 from suite.frameworks.pytorch.pair import BasePair
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.backbone import Start
-from suite.workloads.faster_rcnn.data import first_of_each_shape, predictions
+from suite.workloads.faster_rcnn.data import predictions
 from suite.workloads.faster_rcnn.pytorch_model import Model
 
 
@@ -33,10 +33,6 @@ class Pair(BasePair):
         self._model = Model(self.dims, framework, self._start.norms(), kernels)
         self._detect = framework.compile(self._model.detect)
         self.skip_search()  # a step takes 42.97 ms with the search, 42.94 without (H100, bf16, batch 8)
-
-    def shapes(self) -> Iterable[int]:
-        """See :func:`first_of_each_shape`."""
-        return first_of_each_shape(self.data, self.job)
 
     def initial_weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """See :class:`suite.workloads.faster_rcnn.backbone.Start`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from suite.frameworks.tensorflow.framework import Batch, Tensor
 from suite.frameworks.tensorflow.pair import BasePair
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.backbone import Start
-from suite.workloads.faster_rcnn.data import first_of_each_shape, predictions
+from suite.workloads.faster_rcnn.data import predictions
 from suite.workloads.faster_rcnn.tensorflow_model import Model
 
 
@@ -30,10 +30,6 @@ class Pair(BasePair):
         fast = self.framework.make_fast
         self._raw = fast(lambda batch: self._model.raw(self.masters, batch))
         self._predict = fast(lambda batch: self._model.detect(self.masters, batch))
-
-    def shapes(self) -> Iterable[int]:
-        """See :func:`first_of_each_shape`."""
-        return first_of_each_shape(self.data, self.job)
 
     def initial_weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """See :class:`suite.workloads.faster_rcnn.backbone.Start`."""

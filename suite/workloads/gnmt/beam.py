@@ -26,6 +26,9 @@ from suite.workloads.gnmt import spec
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from suite.contract import Job
+
+    Arrays = dict[str, NDArray[Any]]
     Ids = NDArray[np.int32]
     Scores = NDArray[np.float64]
 
@@ -95,6 +98,13 @@ def search(decoder: Decoder, sentences: int, rules: BeamSettings) -> Ids:
     sequences = _sequences(history)
     best = ranked(_normalised(sequences, sums, covered, rules))[:, :1]
     return np.take_along_axis(sequences, best[:, :, None], axis=1)[:, 0]
+
+
+def translations(decoder: Decoder, arrays: Arrays, job: Job) -> Arrays:
+    """The ``tokens`` of :func:`search` for a batch of sources and the ``index`` of their lines."""
+    sentences, width = arrays["source"].shape
+    rules = BeamSettings.of(job.hyper, spec.decoding_limit(job.key.scale, width))
+    return {"tokens": search(decoder, sentences, rules), "index": arrays["index"]}
 
 
 def _sequences(history: list[tuple[Ids, Ids]]) -> Ids:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suite.common.stream import Stream
-from suite.contract import STEPS, WARMUP_STEPS, BadData, Data, Job
+from suite.contract import STEPS, WARMUP_STEPS, BadData, Job
 from suite.workloads.gnmt import index, spec
 
 if TYPE_CHECKING:
@@ -38,18 +38,6 @@ def open_data(job: Job) -> Synthetic | Real:
 def entry_of(step: int, plan: Sequence[int]) -> int:
     """The entry of the pinned list for ``step``; steps after 109 (a tail) repeat the measured ones."""
     return plan[step if step < STEPS else WARMUP_STEPS + (step - WARMUP_STEPS) % (STEPS - WARMUP_STEPS)]
-
-
-def first_of_each_shape(data: Data) -> list[int]:
-    """The first of the 110 steps with each padded shape; empty for staged (synthetic) batches.
-
-    A pair runs these steps at set-up, so that nothing is compiled inside the window.
-    """
-    steps: dict[tuple[int, ...], int] = {}
-    for step in range(STEPS):
-        if data.slot(step) is None:
-            steps.setdefault(data.batch(step)["source"].shape, step)
-    return list(steps.values())
 
 
 def pack(pairs: Sequence[Pair], end: int) -> Arrays:
@@ -168,6 +156,13 @@ class Real:
         """Padded lengths (S, T) of step ``step``."""
         end = spec.bucket_ends(self._dims.longest)[self._entry(step)[0]]
         return end, end - 1
+
+    def first_of_each_shape(self) -> list[int]:
+        """See :class:`suite.contract.ShapedData`; steps after the first 110 have no further shape."""
+        first: dict[tuple[int, int], int] = {}
+        for step in range(STEPS):
+            first.setdefault(self.shape(step), step)
+        return list(first.values())
 
     def batch(self, step: int) -> Arrays:
         """See :class:`suite.contract.Data`."""

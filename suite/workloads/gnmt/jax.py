@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ from suite.frameworks.jax.pair import BasePair, Inputs, Weights
 from suite.frameworks.jax.recurrent import NO_DROPOUT, Dropout, token_losses
 from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import jax_model as model
-from suite.workloads.gnmt.data import first_of_each_shape
 from suite.workloads.gnmt.jax_beam import JaxDecoder, scores_and_state
 
 
@@ -39,10 +37,6 @@ class Pair(BasePair):
     def inference_weights(self) -> Weights:
         """The weights in the compute type, those of the decoder as its steps read them."""
         return model.for_decoding(self.cast(self.masters), self.dims.layers)
-
-    def shapes(self) -> Iterable[int]:
-        """See :func:`first_of_each_shape`."""
-        return first_of_each_shape(self.data)
 
     def _products(self, masters: Weights) -> Weights:
         """The weights of products in the compute type; the embedding as it is."""
@@ -101,6 +95,4 @@ class Pair(BasePair):
 
     def predict(self, arrays: Arrays) -> Arrays:
         """Translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
-        sentences, width = arrays["source"].shape
-        rules = beam.BeamSettings.of(self.job.hyper, spec.decoding_limit(self.job.key.scale, width))
-        return {"tokens": beam.search(self.decoder(arrays), sentences, rules), "index": arrays["index"]}
+        return beam.translations(self.decoder(arrays), arrays, self.job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
@@ -13,7 +13,6 @@ from suite.frameworks.mxnet.pair import BasePair
 from suite.frameworks.mxnet.recurrent import Dropout
 from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import mxnet_model as model
-from suite.workloads.gnmt.data import first_of_each_shape
 from suite.workloads.gnmt.mxnet_beam import MxnetDecoder, Remember, Step
 
 if TYPE_CHECKING:
@@ -37,10 +36,6 @@ class Pair(BasePair):
         """Note the type of one embedded token: a decoding step returns only token ids."""
         token = mx.nd.array([spec.BOS], ctx=self.framework.context)
         self.framework.observed.note(activations=mx.nd.take(self.masters["embedding"], token))
-
-    def shapes(self) -> Iterable[int]:
-        """See :func:`first_of_each_shape`."""
-        return first_of_each_shape(self.data)
 
     def _block(self, task: str, shape: model.Shape, make: Callable[..., Any]) -> Any:
         """The block of ``task`` for ``shape``, made at its first use: hybridized ones hold static memory."""
@@ -90,9 +85,7 @@ class Pair(BasePair):
 
     def predict(self, arrays: Arrays) -> Arrays:
         """Translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
-        sentences, width = arrays["source"].shape
-        rules = beam.BeamSettings.of(self.job.hyper, spec.decoding_limit(self.job.key.scale, width))
-        return {"tokens": beam.search(self.decoder(arrays), sentences, rules), "index": arrays["index"]}
+        return beam.translations(self.decoder(arrays), arrays, self.job)
 
 
 def _shape(batch: Batch) -> model.Shape:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from suite.frameworks.pytorch.recurrent import NO_DROPOUT, Dropout
 from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import pytorch_kernels as kernels
 from suite.workloads.gnmt import pytorch_model as model
-from suite.workloads.gnmt.data import first_of_each_shape
 from suite.workloads.gnmt.pytorch_beam import PytorchDecoder
 
 
@@ -40,10 +38,6 @@ class Pair(BasePair):
         token = torch.full((1, 1), spec.BOS, device=self.framework.device)
         encoded = model.encode(self.stored, self.dims.layers, token, torch.ones_like(token[0]), NO_DROPOUT)
         self.framework.observed.note(activations=encoded)
-
-    def shapes(self) -> Iterable[int]:
-        """See :func:`first_of_each_shape`."""
-        return first_of_each_shape(self.data)
 
     def _hidden(self, weights: model.Weights, batch: Batch, dropout: Dropout) -> Tensor:
         """Decoder outputs [T, B, H] by teacher forcing."""
@@ -87,6 +81,4 @@ class Pair(BasePair):
     @torch.no_grad()
     def predict(self, arrays: Arrays) -> Arrays:
         """Translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
-        sentences, width = arrays["source"].shape
-        rules = beam.BeamSettings.of(self.job.hyper, spec.decoding_limit(self.job.key.scale, width))
-        return {"tokens": beam.search(self.decoder(arrays), sentences, rules), "index": arrays["index"]}
+        return beam.translations(self.decoder(arrays), arrays, self.job)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from suite.frameworks.tensorflow.pair import BasePair
 from suite.frameworks.tensorflow.recurrent import NO_DROPOUT, Dropout, with_transposed
 from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import tensorflow_model as model
-from suite.workloads.gnmt.data import first_of_each_shape
 from suite.workloads.gnmt.tensorflow_beam import TensorflowDecoder, scores_and_state
 
 
@@ -47,10 +45,6 @@ class Pair(BasePair):
         token, length = tf.constant([[spec.BOS]]), tf.constant([1])
         encoded = model.encode(self.read(), self.dims.layers, token, length, NO_DROPOUT)
         self.framework.observed.note(activations=encoded)
-
-    def shapes(self) -> Iterable[int]:
-        """See :func:`first_of_each_shape`."""
-        return first_of_each_shape(self.data)
 
     def _hidden(self, weights: model.Weights, batch: Batch, dropout: Dropout) -> Tensor:
         """Decoder outputs [T, B, H] by teacher forcing."""
@@ -105,6 +99,4 @@ class Pair(BasePair):
 
     def predict(self, arrays: Arrays) -> Arrays:
         """Translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
-        sentences, width = arrays["source"].shape
-        rules = beam.BeamSettings.of(self.job.hyper, spec.decoding_limit(self.job.key.scale, width))
-        return {"tokens": beam.search(self.decoder(arrays), sentences, rules), "index": arrays["index"]}
+        return beam.translations(self.decoder(arrays), arrays, self.job)

@@ -32,6 +32,25 @@ INFER = 256, 64, 64, 8, 2  # its depth is unused: it multiplies by all rows of a
 
 
 @triton.jit
+def _samples(users, items, count, rows: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The program's first sample, its ``rows`` rows [rows, 1], which of them exist, and their ids."""
+    start = tl.program_id(0).to(tl.int64) * rows  # a large batch has more elements than int32 counts
+    row = tl.arange(0, rows)[:, None]
+    inside = row < count - start
+    user = tl.load(users + start + row, mask=inside, other=0)
+    item = tl.load(items + start + row, mask=inside, other=0)
+    return start, row, inside, user, item
+
+
+@triton.jit
+def _factors(mf_user, mf_item, user, item, inside, at, factors):  # type: ignore[no-untyped-def]
+    """The columns ``at`` [1, n] of the rows that are multiplied, with zeros beyond ``factors``."""
+    there = inside & (at < factors)
+    of_user = tl.load(mf_user + user * factors + at, mask=there, other=0)
+    return of_user, tl.load(mf_item + item * factors + at, mask=there, other=0)
+
+
+@triton.jit
 def _tile(weight, row, column, length, width, by_length, by_width):  # type: ignore[no-untyped-def]
     """The rows ``row`` [k] and columns ``column`` [n] of a matrix [length, width], with zeros beyond it.
 
@@ -89,11 +108,7 @@ def _forward(  # type: ignore[no-untyped-def]
     across: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """Scores of ``rows`` samples, and what the gradient needs: inputs and outputs of the layers."""
-    start = tl.program_id(0).to(tl.int64) * rows  # a large batch has more elements than int32 counts
-    row = tl.arange(0, rows)[:, None]
-    inside = row < count - start
-    user = tl.load(users + start + row, mask=inside, other=0)
-    item = tl.load(items + start + row, mask=inside, other=0)
+    start, row, inside, user, item = _samples(users, items, count, rows)
     inputs += start * (2 * half)
     hidden1 += start * width1
     hidden2 += start * width2
@@ -112,11 +127,9 @@ def _forward(  # type: ignore[no-untyped-def]
     _hidden(hidden1, weight2, bias2, hidden2, row, inside, width1, width2, wide, rows, across, depth)
     _hidden(hidden2, weight3, bias3, hidden3, row, inside, width2, width3, wide, rows, across, depth)
     at = tl.arange(0, block)[None, :]
-    there = inside & (at < factors)
-    product = tl.load(mf_user + user * factors + at, mask=there, other=0)
-    product *= tl.load(mf_item + item * factors + at, mask=there, other=0)
+    of_user, of_item = _factors(mf_user, mf_item, user, item, inside, at, factors)
     share = tl.load(output + at, mask=at < factors, other=0).to(wide)
-    total = tl.sum(product.to(hidden3.dtype.element_ty).to(wide) * share, 1)
+    total = tl.sum((of_user * of_item).to(hidden3.dtype.element_ty).to(wide) * share, 1)
     at = tl.arange(0, top)[None, :]
     share = tl.load(output + factors + at, mask=at < width3, other=0).to(wide)
     last = tl.load(hidden3 + row * width3 + at, mask=inside & (at < width3), other=0)
@@ -140,11 +153,7 @@ def _infer(  # type: ignore[no-untyped-def]
     rows: tl.constexpr, across: tl.constexpr
 ):  # fmt: skip
     """The sigmoids of the scores of ``rows`` samples; all layers stay in registers."""
-    start = tl.program_id(0).to(tl.int64) * rows
-    row = tl.arange(0, rows)[:, None]
-    inside = row < count - start
-    user = tl.load(users + start + row, mask=inside, other=0)
-    item = tl.load(items + start + row, mask=inside, other=0)
+    start, row, inside, user, item = _samples(users, items, count, rows)
     kind: tl.constexpr = weight1.dtype.element_ty
     source = tl.arange(0, joined)
     there = inside & (source[None, :] < 2 * half)
@@ -162,11 +171,9 @@ def _infer(  # type: ignore[no-untyped-def]
     share = tl.load(output + factors + third, mask=third < width3, other=0).to(tl.float32)[None, :]
     score = tl.sum(hidden.to(tl.float32) * share, 1)
     at = tl.arange(0, block)[None, :]
-    there = inside & (at < factors)
-    product = tl.load(mf_user + user * factors + at, mask=there, other=0)
-    product *= tl.load(mf_item + item * factors + at, mask=there, other=0)
+    of_user, of_item = _factors(mf_user, mf_item, user, item, inside, at, factors)
     share = tl.load(output + at, mask=at < factors, other=0).to(tl.float32)
-    score += tl.sum(product.to(tl.float32) * share, 1) + tl.load(last_bias).to(tl.float32)
+    score += tl.sum((of_user * of_item).to(tl.float32) * share, 1) + tl.load(last_bias).to(tl.float32)
     tl.store(scores + start + row, tl.sigmoid(score)[:, None], mask=inside)
 
 
@@ -224,11 +231,7 @@ def _backward(  # type: ignore[no-untyped-def]
     middle: tl.constexpr, top: tl.constexpr, rows: tl.constexpr, across: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
     """Gradients of ``rows`` samples, whose scores have the gradients ``given`` [n]."""
-    start = tl.program_id(0).to(tl.int64) * rows
-    row = tl.arange(0, rows)[:, None]
-    inside = row < count - start
-    user = tl.load(users + start + row, mask=inside, other=0)
-    item = tl.load(items + start + row, mask=inside, other=0)
+    start, row, inside, user, item = _samples(users, items, count, rows)
     hidden1 += start * width1
     hidden2 += start * width2
     hidden3 += start * width3
@@ -245,8 +248,7 @@ def _backward(  # type: ignore[no-untyped-def]
 
     at = tl.arange(0, block)[None, :]
     there = inside & (at < factors)
-    of_user = tl.load(mf_user + user * factors + at, mask=there, other=0)
-    of_item = tl.load(mf_item + item * factors + at, mask=there, other=0)
+    of_user, of_item = _factors(mf_user, mf_item, user, item, inside, at, factors)
     share = tl.load(output + at, mask=at < factors, other=0).to(wide)
     slope = (score * share).to(kind).to(of_user.dtype)
     tl.atomic_add(by_mf_user + user * factors + at, slope * of_item, mask=there, sem="relaxed")
