@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def rows() -> dict[Cell, list[str]]:
     return found
 
 
+@cache
 def newest(scenario: str = "offline") -> dict[Cell, tuple[str, dict[str, Any]]]:
     """Run id and metrics of the newest result of each cell on one H200 with synthetic data."""
     found: dict[Cell, tuple[str, dict[str, Any]]] = {}
