@@ -264,8 +264,10 @@ def time_item(
 
 def _time(submitted: Record, again: Record, rules: Rules) -> ComparedItem:
     mine, theirs = again.throughput, submitted.throughput
-    if mine is None or theirs is None or theirs.cv is None:
+    if mine is None or theirs is None:
         return incomparable("time", "a run has no completed repeats")
+    if theirs.cv is None:
+        return incomparable("time", "the submission has one repeat, whose spread is not known")
     kinship, why = systems.kinship(submitted, again)
     if kinship == systems.OTHER:
         return incomparable("time", f"another kind of system, whose times cannot be compared: {why}")

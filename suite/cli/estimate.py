@@ -18,9 +18,9 @@ _HOUR = 3600.0
 def expected_time(plan: Plan) -> tuple[float | None, str]:
     """The seconds that the run takes, None where nothing is known, and a sentence that says from what."""
     with contextlib.suppress(Refusal):  # of custom code, which the run itself reports
-        if last := last_run(plan, custom_code(plan.settings, plan.accelerator)):
-            folder, seconds = last
-            return seconds, f"about {span(seconds)}, as long as {folder.name}"
+        last = last_run(plan, custom_code(plan.settings, plan.accelerator))
+        if last is not None and last.seconds is not None:
+            return last.seconds, f"about {span(last.seconds)}, as long as {last.folder.name}"
     if plan.settings.mode == "quality":
         usual = "minutes" if plan.key.scale == "mini" else "hours or days"
         return None, f"until the target is reached: {usual} per repeat"

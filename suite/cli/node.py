@@ -10,8 +10,8 @@ import os
 import sys
 
 from suite.cli.guard import INTERRUPTED
-from suite.cli.run import compose_and, one_run, prepare_resources
-from suite.plan.errors import BadConfiguration
+from suite.cli.run import compose_and, one_run, prepare_resources, refuse
+from suite.plan.errors import BadConfiguration, Refusal
 from suite.plan.settings import Settings
 
 LOST = 20
@@ -43,7 +43,10 @@ def _take_part(settings: Settings) -> int:
             f"nodes: expected {settings.nodes}, found a node of number {here.node}; numbers begin at 0"
         )
     if here.node == 0:
-        code = one_run(settings, here=here)
+        try:
+            code = one_run(settings, here=here)
+        except Refusal as error:
+            code = refuse(error)
         if here.exit_code is not None:
             here.exit_code.write_text(f"{code}\n")
         return code

@@ -141,7 +141,8 @@ def run_throughput(session: Session, repeat: int, start_next: Callable[[], None]
         closings = [node.counters() for node in session.others]
         after = log_other_clocks(session, repeat, "window_close")
         worker.command("tail")
-        steps, _ = worker.expect_all("steps", SETUP_S)
+        # Batches of more than the usual steps are read again for their digests.
+        steps, _ = worker.expect_all("steps", SETUP_S + limit_s)
         ends, _ = worker.expect_all("repeat_end", SETUP_S)
         samples = [(sampler.stop(), sampler.failure), *(node.samples() for node in session.others)]
         for node, (_, failure) in enumerate(samples):

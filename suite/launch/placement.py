@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from suite.plan.errors import BadConfiguration
 NODE, NODE_0, TOKEN = "SUITE_NODE", "SUITE_NODE_0", "SUITE_TOKEN"
 JOIN, EXIT_CODE = "SUITE_JOIN_SECONDS", "SUITE_EXIT_CODE"
 _INDEX = (NODE, "SLURM_PROCID", "JOB_COMPLETION_INDEX")  # the first that is set
-_JOIN_S = 300.0  # nodes start and prepare their part at different times
+JOIN_S = 300.0  # nodes start and prepare their part at different times
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,20 @@ def placement(environment: Mapping[str, str]) -> Placement:
         raise BadConfiguration(
             f"{TOKEN}: expected a secret of at least 32 characters, equal on all nodes; {_FIX}"
         )
-    try:
-        join_s = float(environment.get(JOIN, _JOIN_S))
-    except ValueError as error:
-        raise BadConfiguration(f"{JOIN}: expected seconds, found {environment[JOIN]!r}") from error
     exit_code = Path(environment[EXIT_CODE]) if EXIT_CODE in environment else None
-    return Placement(int(number), host, int(port), token, join_s, exit_code)
+    return Placement(int(number), host, int(port), token, join_seconds(environment), exit_code)
+
+
+def join_seconds(environment: Mapping[str, str]) -> float:
+    """How long node 0 waits for the other nodes. BadConfiguration if ``environment`` states no seconds."""
+    found = environment.get(JOIN, "")
+    try:
+        seconds = float(found or JOIN_S)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < 1e6:
+        raise BadConfiguration(f"{JOIN}: expected seconds, found {found!r}")
+    return seconds
 
 
 _FIX = "LAUNCHER=slurm and LAUNCHER=kubernetes set it (docs/scaling.md)"

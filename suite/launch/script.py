@@ -5,19 +5,23 @@ All values in the shell text are quoted.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from suite.launch.placement import JOIN, JOIN_S
 from suite.plan.slurm_options import WARNING_S, SlurmOptions
 
-WAIT_S = 60  # after the first node of a run has ended in order or been lost, for the others
+# For the other nodes, after the first one has ended. Node 0 needs longer than it waits for nodes: one that
+# failed before it joined has ended first, and node 0 says which.
+_LEAVE_S = 60
 SCRIPT, OUTPUT, ERRORS, EXIT_CODE = "job.sh", "stdout.txt", "stderr.txt", "exit_code.txt"
 ENDED, TIME_LIMIT, CANCELLED = "ended", "time-limit", "cancelled"  # the reason in EXIT_CODE
 _EXPORTED = (  # needed by the suite, the container engines and site Pythons; other variables are not exported
     *("HOME", "USER", "LOGNAME", "PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "XDG_RUNTIME_DIR"),
-    *("DOCKER_HOST", "DOCKER_CONTEXT", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH", "ENROOT_RUNTIME_PATH"),
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH", "ENROOT_RUNTIME_PATH", JOIN),
 )
 _BODY = """\
 set -euo pipefail
@@ -52,7 +56,7 @@ SUITE_NODE_0=:$((20000 + SLURM_JOB_ID % 10000))
 # srun would kill its tasks at once if it were ended; the tasks end the run in order.
 _END, _END_OF_NODES = 'kill -TERM "$run"', 'scancel --signal=TERM "$SLURM_JOB_ID.0"'
 _OWN_CODE = "if [[ -s {own} ]]; then code=$(<{own}); fi"
-_SRUN = ("--export=ALL", "--kill-on-bad-exit=0", f"--wait={WAIT_S}", "--cpu-bind=none", "--unbuffered")
+_SRUN = ("--export=ALL", "--kill-on-bad-exit=0", "--cpu-bind=none", "--unbuffered")
 
 
 def script(
@@ -64,10 +68,11 @@ def script(
     root: Path,
     gpus: int,
     nodes: int = 1,
+    join_s: float = JOIN_S,
 ) -> str:
     """The sbatch file that runs ``command``, an argv list, in ``root``.
 
-    It runs on ``nodes`` nodes with ``gpus`` GPUs each.
+    It runs on ``nodes`` nodes with ``gpus`` GPUs each, of which node 0 waits ``join_s`` for the others.
     The job writes :data:`OUTPUT`, :data:`ERRORS` and, last, :data:`EXIT_CODE` (the exit code and one of
     ended, time-limit, cancelled) to ``folder``, an absolute path that the node shares.
     """
@@ -84,6 +89,7 @@ def script(
     if nodes > 1:
         cpus = [] if options.cpus is None else [f"--cpus-per-task={options.cpus}"]
         srun = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", *_SRUN, *cpus]
+        srun.append(f"--wait={math.ceil(join_s) + _LEAVE_S}")
         command = ["srun", *srun, *command]
     own = shlex.quote(str(folder / "node_0.txt"))
     body = _BODY.format(

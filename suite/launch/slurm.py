@@ -6,6 +6,7 @@ node has decided.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import sys
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from suite.launch.job import submit
+from suite.launch.placement import join_seconds
 from suite.launch.script import SCRIPT, script
 from suite.plan.errors import StorageProblem
 from suite.plan.slurm_options import ExcludedNode, SlurmOptions, login_scale, parse
@@ -51,6 +53,7 @@ def launch(
         root=Path.cwd(),
         gpus=options.gpus_for(decided["scale"], devices),
         nodes=nodes,
+        join_s=join_seconds(os.environ),
     )
     if dry:
         print(text, end="")

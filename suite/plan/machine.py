@@ -24,14 +24,17 @@ class Machine:
     gpus: tuple[Gpu, ...]
     visible: str | None  # CUDA_VISIBLE_DEVICES as found
     driver: str | None = None  # of the GPUs
-    problem: str | None = None  # that kept NVML from listing GPUs
+    problem: str | None = None  # that kept NVML from listing GPUs, or CUDA from seeing them
 
 
 def detect_machine() -> Machine:
     """The cores and GPUs of this machine; without a GPU, a driver or NVML the list of GPUs is empty."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus, driver, problem = _gpus()
-    return Machine(len(os.sched_getaffinity(0)), _visible(gpus, visible), visible, driver, problem)
+    shown = _visible(gpus, visible)
+    if len(set(shown)) < len(shown):
+        shown, problem = (), f"CUDA_VISIBLE_DEVICES: expected each GPU once, found {visible!r}"
+    return Machine(len(os.sched_getaffinity(0)), shown, visible, driver, problem)
 
 
 def _gpus() -> tuple[tuple[Gpu, ...], str | None, str | None]:

@@ -65,13 +65,17 @@ def first_arm(checked: CheckedSet) -> Any:
 
 def _rows(checked: CheckedSet) -> Iterator[list[str]]:
     figures = {one.devices: one for one in checked.figures}
-    failures = {group.devices: group.failure for group in checked.set.groups}
+    groups = {group.devices: group for group in checked.set.groups}
     for devices in checked.set.devices:
         if devices in figures:
             yield from _group_rows(figures[devices], _status(checked, devices))
             continue
-        failure = failures.get(devices)
-        why = "not measured" if failure is None else f"exit code {failure.exit_code}: {failure.message}"
+        if (group := groups.get(devices)) is None:
+            why = "not measured"
+        elif group.failure is None:
+            why = "a run is rejected or missing"
+        else:
+            why = f"exit code {group.failure.exit_code}: {group.failure.message}"
         yield [str(devices), "no figures", "", "", "", "", "", "", why]
 
 

@@ -173,10 +173,10 @@ def _plan_cell(
         settings = compose(options)
         key, division = requested_key(settings, machine)
         entry = _entry(key, division, settings)
-        if settings.slurm is not None:
+        if settings.launcher != "local":
             raise Unsupported(
-                "launcher: expected local, found slurm; the cells run on this machine: submit the whole "
-                "matrix or sweep as a job of one node"
+                f"launcher: expected local, found {settings.launcher}; the cells run on this machine: submit "
+                "the whole matrix or sweep as a job of one node"
             )
         plan = resolve(settings, machine, find)
         custom = custom_code(settings, plan.accelerator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class FinishedResult:
     """A finished result: facts of its header, and the seconds from its first event to its last."""
 
     folder: Path
-    wall: str
+    started: datetime
     configuration: dict[str, Any]
     code: str
     seconds: float | None
@@ -52,15 +53,15 @@ def _configuration(settings: Mapping[str, Any], hyper: Mapping[str, str], nonce:
 
 def finished_results(folder: Path) -> list[FinishedResult]:
     """The finished results in ``folder``, newest first, before any check."""
-    return sorted(_read_all(folder), key=lambda result: (result.wall, result.folder.name), reverse=True)
+    return sorted(_read_all(folder), key=lambda result: (result.started, result.folder.name), reverse=True)
 
 
-def last_run(plan: Plan, custom: CustomCode) -> tuple[Path, float] | None:
-    """Folder and seconds of the newest result of the settings of ``plan`` in its folder, of any nonce."""
+def last_run(plan: Plan, custom: CustomCode) -> FinishedResult | None:
+    """The newest complete result of the settings of ``plan`` in its folder, of any nonce."""
     wanted = configuration(plan, custom)
     for result in finished_results(plan.settings.results_dir):
         if result.seconds is not None and {**result.configuration, "nonce": wanted["nonce"]} == wanted:
-            return result.folder, result.seconds
+            return result
     return None
 
 
@@ -73,7 +74,7 @@ def _read_all(folder: Path) -> Iterator[FinishedResult]:
             header = first["data"]
             yield FinishedResult(
                 log.parent,
-                str(first["wall"]),
+                datetime.fromisoformat(first["wall"]).replace(tzinfo=UTC),
                 _configuration(header["settings"], header.get("hyper", {}), header["nonce"]),
                 str(header["code_digest"]),
                 last["mono_ns"] / 1e9 if last["kind"] == "footer" else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,8 @@ from suite.submissions import SETS
 from suite.sweep.planning import device_name_of
 from suite.sweep.results import configuration, last_run
 
+MOST_GROUPS = 16  # of a set, as its schema allows
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedSet:
@@ -45,13 +48,21 @@ class PlannedSet:
     plans: Mapping[int, Mapping[str, Plan]]
 
     def seconds(self, devices: int) -> float | None:
-        """How long the runs of a group took before with the same settings; None if one never ran."""
-        found = [
-            last_run(plan, custom_code(plan.settings, plan.accelerator))
-            for plan in self.plans[devices].values()
-        ]
-        known = [seconds for last in found if last is not None for seconds in last[1:]]
-        return sum(known) if len(known) == len(found) else None
+        """How long the runs of a group took before with the same settings; None if one never ran.
+
+        The log of an interleaved run begins and ends with those of the others: common time counts once.
+        """
+        spans = []
+        for plan in self.plans[devices].values():
+            last = last_run(plan, custom_code(plan.settings, plan.accelerator))
+            if last is None or last.seconds is None:
+                return None
+            spans.append((last.started.timestamp(), last.seconds))
+        total, end = 0.0, -math.inf
+        for start, seconds in sorted(spans):
+            total += max(0.0, start + seconds - max(start, end))
+            end = max(end, start + seconds)
+        return total
 
 
 def plan_set(
@@ -70,6 +81,7 @@ def plan_set(
     several = tuple(sorted({count for count in counts if count > 1}))
     if not several:
         raise BadConfiguration("devices: expected at least one number above 1, such as 1,2,4")
+    _refuse_many(several)
     machine, find = machine or detect_machine(), cache(engines.find)
     if cause is not None and (not cause.strip() or re.fullmatch("[ -~]{1,500}", cause) is None):
         raise BadConfiguration(
@@ -82,6 +94,8 @@ def plan_set(
         single = _resolved(compose, [*others, "devices=1"], machine, find)
         key, batch = single.key, single.key.batch
         assert isinstance(key, Key)
+        if key.loads:
+            raise BadConfiguration(f"phase: a scaling set trains or infers, found {key.phase}")
         if exchange and key.phase == "infer":
             raise BadConfiguration(f"{exchange[0]}: inference exchanges nothing; leave it out")
         if scaling == STRONG:
@@ -120,8 +134,10 @@ def _resolved(
     compose: Callable[[Sequence[str]], Settings], options: Sequence[str], machine: Machine, find: object
 ) -> Plan:
     settings = compose(options)
-    if settings.slurm is not None:
-        raise Unsupported("launcher: expected local, found slurm; submit the whole set as a job of one node")
+    if settings.launcher != "local":
+        raise Unsupported(
+            f"launcher: expected local, found {settings.launcher}; submit the whole set as a job of one node"
+        )
     if settings.nodes > 1:
         raise Unsupported(f"nodes: a scaling set is of one node, found {settings.nodes}")
     if settings.mode != "throughput":
@@ -132,6 +148,10 @@ def _resolved(
         )
     if settings.batch_max:
         raise BadConfiguration("batch: expected a number, found max: the arms would have different batches")
+    if settings.min_seconds is not None:
+        raise BadConfiguration(
+            "min_seconds: the windows of the arms would have different steps; choose STEPS, the same for all"
+        )
     return resolve(settings, machine, find)  # type: ignore[arg-type]
 
 
@@ -141,6 +161,14 @@ def _refuse_indivisible(batch: int, counts: Sequence[int]) -> None:
         raise BadConfiguration(
             "batch: strong scaling divides the global batch: expected a multiple of "
             f"{', '.join(map(str, rest))}, found {batch}"
+        )
+
+
+def _refuse_many(devices: Sequence[int]) -> None:
+    if len(devices) > MOST_GROUPS:
+        raise BadConfiguration(
+            f"devices: expected at most {MOST_GROUPS} numbers above 1 in a set, found {len(devices)}: "
+            f"{', '.join(map(str, devices))}"
         )
 
 
@@ -159,6 +187,7 @@ def stored_set(planned: PlannedSet) -> ScalingSet:
             f"{error}; remove the folder {planned.folder.name} to begin a new set"
         ) from error
     devices = tuple(sorted({*before.devices, *asked.devices}))
+    _refuse_many(devices)
     return replace(asked, devices=devices, cause=asked.cause or before.cause, groups=before.groups)
 
 

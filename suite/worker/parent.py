@@ -15,7 +15,7 @@ import selectors
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -125,6 +125,24 @@ def run_ranks(channel: Channel, numbers: Sequence[int]) -> int:
     return 1
 
 
+def by_core(processors: Iterable[int], root: Path = Path("/sys/devices/system/cpu")) -> list[int]:
+    """``processors`` by NUMA node, socket and core: in the order of their numbers siblings are far apart.
+
+    In that order where Linux does not describe them.
+    """
+
+    def place(number: int) -> tuple[int, ...]:
+        folder = root / f"cpu{number}"
+        node = min((int(one.name[len("node") :]) for one in folder.glob("node[0-9]*")), default=0)
+        names = ("physical_package_id", "core_id")
+        return (node, *(int((folder / "topology" / name).read_text()) for name in names), number)
+
+    try:
+        return sorted(processors, key=place)
+    except (OSError, ValueError):
+        return sorted(processors)
+
+
 def shares(cores: Sequence[int], count: int) -> list[list[int]]:
     """Split ``cores`` into ``count`` contiguous parts; with fewer cores than parts, one core each, cyclic."""
     total = len(cores)
@@ -181,7 +199,7 @@ def _start(
     allowed = os.sched_getaffinity(0)
     ranks = []
     for local, (number, sockets, cores) in enumerate(
-        zip(numbers, peers, shares(sorted(allowed), len(numbers)), strict=True)
+        zip(numbers, peers, shares(by_core(allowed), len(numbers)), strict=True)
     ):
         kind = str(job["device"]).partition(":")[0]
         device = kind if kind == "cpu" else f"{kind}:{local}"

@@ -43,6 +43,7 @@ class Nodes:
             "SUITE_NODE_0": f"127.0.0.1:{self.port}",
             "SUITE_TOKEN": self.token,
             "SUITE_JOIN_SECONDS": str(join_s),
+            "SUITE_EXIT_CODE": str(self.folder / "exit_code.txt"),
         }
         self.run(argv, environment)
 
@@ -242,6 +243,8 @@ def test_node_without_the_other_gives_up(alone: int, nodes: Nodes) -> None:
     expected = "found no node 1" if alone == 0 else f"expected node 0 at 127.0.0.1:{nodes.port} in 2 s"
     assert expected in nodes.output[0]
     assert not nodes.log()
+    written = nodes.folder / "exit_code.txt"  # Slurm's script reads it: srun returns a killed node's code
+    assert (written.read_text() if written.exists() else "") == ("23\n" if alone == 0 else "")
 
 
 def test_node_with_other_options_is_refused(nodes: Nodes) -> None:

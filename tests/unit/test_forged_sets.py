@@ -285,6 +285,18 @@ def test_declared_cause_explains_an_efficiency_above_the_limit(sandbox: Sandbox,
     assert scaling_table.BY_CAUSE in text
 
 
+def test_measured_group_without_an_accepted_run_is_not_called_unmeasured(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    folder = Imagined(devices=(2, 4)).write(tmp_path)
+    value = json.loads((folder / "set.json").read_text())
+    shutil.rmtree(tmp_path / value["groups"][1]["arms"][SYNCHRONOUS]["run_id"])
+    _, found = checked(sandbox, folder)
+    rows = [line for line in scaling_table.to_text(found).splitlines() if line.startswith("4")]
+    assert len(rows) == 1
+    assert "a run is rejected or missing" in rows[0]
+
+
 def test_flags_of_arms_are_flags_of_the_set(
     sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

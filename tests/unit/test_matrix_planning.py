@@ -134,12 +134,21 @@ def test_estimate_uses_results_of_equal_settings_and_any_code(tmp_path: Path) ->
     assert other.seconds is None
 
 
+KUBERNETES = (
+    "runtime=native",
+    "launcher=kubernetes",
+    f"launcher.image=r.example/suite@sha256:{'a' * 64}",
+    "launcher.claim=results",
+)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("precision=tf32",), "tf32"),
         (("loader=dali",), "loader: ncf reads no images"),
         (("runtime=docker", "launcher=slurm"), "submit the whole matrix or sweep as a job"),
+        (KUBERNETES, "launcher: expected local, found kubernetes"),
     ],
 )
 def test_impossible_cell_is_not_available_with_its_reason(
@@ -208,5 +217,6 @@ def test_dry_run_takes_its_estimate_from_the_last_run_of_equal_settings(tmp_path
     *_, footer = lines_of(folder)
     for nonce in ((), (f"nonce={'a' * 64}",)):  # another seed takes as long
         last = last_run(planned(settings(*options, *nonce), LAPTOP), NO_CUSTOM_CODE)
-        assert last == (folder, footer["mono_ns"] / 1e9)
+        assert last is not None
+        assert (last.folder, last.seconds) == (folder, footer["mono_ns"] / 1e9)
     assert last_run(planned(settings(*options, "phase=infer"), LAPTOP), NO_CUSTOM_CODE) is None

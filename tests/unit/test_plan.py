@@ -87,6 +87,18 @@ def test_driver_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -
     assert "no GPU: NVML: RM has detected an NVML/RM version mismatch." in plan.why
 
 
+@pytest.mark.parametrize(("visible", "found"), [("0,1", 2), ("0,0", 0), ("0,GPU-1", 0), ("GPU-2,0,7,0", 2)])
+def test_no_gpu_is_used_twice(visible: str, found: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = Gpu("GPU-1", "NVIDIA H200", 141 << 30), Gpu("GPU-2", "NVIDIA H200", 141 << 30)
+    monkeypatch.setattr("suite.plan.machine._gpus", lambda: (gpus, "580", None))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    machine = detect_machine()
+    assert len(machine.gpus) == found
+    if not found:
+        why = f"no GPU: CUDA_VISIBLE_DEVICES: expected each GPU once, found '{visible}'"
+        assert why in planned(settings(), machine).why
+
+
 def refusal_of(chosen: Settings) -> str | None:
     try:
         planned(chosen)

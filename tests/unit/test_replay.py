@@ -340,6 +340,18 @@ def test_time_with_too_large_a_spread_is_not_comparable(tmp_path: Path) -> None:
     assert outcomes(items)["time"] == NOT_COMPARABLE
 
 
+def test_one_repeat_has_no_spread(tmp_path: Path) -> None:
+    of_counts = (("DIV-015", "other repeats than the rules say"),)
+    one_repeat = replace(SEEDED, counts=(1, SEEDED.counts[1]), differences=of_counts)
+    submitted = rewrite(write_good(tmp_path, one_repeat), one_thread)
+    again = replay_of(submitted, tmp_path / "again", (0,))
+    (time,) = [one for one in compared(raw(submitted), raw(again), NONCE) if one.name == "time"]
+    assert (time.outcome, time.because) == (
+        NOT_COMPARABLE,
+        "the submission has one repeat, whose spread is not known",
+    )
+
+
 # ---- energy --------------------------------------------------------------------------------------------
 
 

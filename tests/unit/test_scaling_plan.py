@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,19 @@ from suite.compare.scaling_set import INDEPENDENT, SINGLE, SYNCHRONOUS, Arm, Gro
 from suite.contract import Key
 from suite.plan.errors import BadConfiguration, Refusal, StorageProblem, Unsupported
 from suite.plan.machine import Machine
+from suite.sweep import scaling
+from suite.sweep.results import FinishedResult
 from suite.sweep.scaling import PlannedSet, plan_set, stored_set, write_set
 
 MACHINE = Machine(cores=4, gpus=(), visible=None)
 COMMON = ("workload=ncf", "framework=pytorch", "runtime=native", "scale=mini")
+
+
+KUBERNETES = (
+    "launcher=kubernetes",
+    f"launcher.image=r.example/suite@sha256:{'a' * 64}",
+    "launcher.claim=results",
+)
 
 
 def planned(
@@ -94,7 +104,10 @@ def test_equal_options_share_a_folder_and_others_do_not(tmp_path: Path) -> None:
         (("batch=max",), (2,), None, BadConfiguration, "expected a number, found max"),
         (("mode=quality",), (2,), None, BadConfiguration, "measures throughput"),
         (("purpose=submission",), (2,), None, BadConfiguration, "expected trial"),
-        (("launcher=slurm",), (2,), None, Unsupported, "expected local"),
+        (("launcher=slurm",), (2,), None, Unsupported, "expected local, found slurm"),
+        (KUBERNETES, (2,), None, Unsupported, "expected local, found kubernetes"),
+        (("min_seconds=5",), (2,), None, BadConfiguration, "min_seconds: .* choose STEPS"),
+        ((), range(2, 19), None, BadConfiguration, "at most 16 numbers"),
         ((), (2,), "  ", BadConfiguration, "cause: expected up to 500 printable .*, not all blank"),
         ((), (2,), "caf\u00e9", BadConfiguration, "cause: expected up to 500 printable ASCII characters"),
     ],
@@ -109,6 +122,27 @@ def test_what_no_set_can_measure_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         planned(tmp_path, *options, counts=counts, cause=cause)
+
+
+def test_a_load_has_no_scaling_set(tmp_path: Path) -> None:
+    options = ("workload=resnet50", *COMMON[1:], "phase=load", "data=real", f"results_dir={tmp_path}")
+    with pytest.raises(BadConfiguration, match="trains or infers, found load"):
+        plan_set(options, (2,), "weak", None, "code", MACHINE)
+
+
+def test_common_time_of_interleaved_runs_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs of a group's runs begin and end together."""
+    start = datetime(2026, 12, 1, tzinfo=UTC)
+    later = iter((0, 1, 2, 300))
+
+    def last(*_: object) -> FinishedResult:
+        return FinishedResult(tmp_path, start + timedelta(seconds=next(later)), {}, "code", 100.0)
+
+    monkeypatch.setattr(scaling, "last_run", last)
+    found = planned(tmp_path, counts=(2,))
+    assert found.seconds(2) == pytest.approx(102)
+    later = iter((0, 300, 1))
+    assert found.seconds(2) == pytest.approx(201)
 
 
 def test_earlier_groups_and_devices_stay_in_the_set(tmp_path: Path) -> None:

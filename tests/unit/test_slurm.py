@@ -52,7 +52,7 @@ exit "$code"
 """
 EXPORT = (
     "HOME,USER,LOGNAME,PATH,LANG,LD_LIBRARY_PATH,PYTHONPATH,XDG_RUNTIME_DIR,DOCKER_HOST,DOCKER_CONTEXT,"
-    "ENROOT_CACHE_PATH,ENROOT_DATA_PATH,ENROOT_RUNTIME_PATH"
+    "ENROOT_CACHE_PATH,ENROOT_DATA_PATH,ENROOT_RUNTIME_PATH,SUITE_JOIN_SECONDS"
 )
 WHOLE_NODE = f"""\
 #!/bin/bash
@@ -138,7 +138,9 @@ def test_script_of_several_nodes_starts_one_task_on_each() -> None:
     asked = ("--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--gres=gpu:4", "--exclude=n7")
     assert {f"#SBATCH {option}" for option in asked} <= lines
     assert "\nsrun --nodes=2 --ntasks=2 --ntasks-per-node=1 --export=ALL --kill-on-bad-exit=0" in text
-    assert "--cpus-per-task=8 /home/ada/suite/.venv/bin/python -m suite" in text
+    assert " --wait=360 " in text
+    assert " --wait=960 " in text_of(options, gpus=4, nodes=2, join_s=900)
+    assert "--cpus-per-task=8 --wait=360 /home/ada/suite/.venv/bin/python -m suite" in text
 
 
 def test_node_command_has_the_reason_and_not_the_name_of_an_excluded_node() -> None:

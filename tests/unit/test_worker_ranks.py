@@ -25,7 +25,7 @@ from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.worker import loop
 from suite.worker import main as worker_main
 from suite.worker.group import STRANDED, Group, SpanBarrier
-from suite.worker.parent import RunningHelpers, shares
+from suite.worker.parent import RunningHelpers, by_core, shares
 from tests.fixtures.forged_ranks import TWO, TWO_GPUS
 
 KEY = asdict(TWO.key)
@@ -301,6 +301,24 @@ def test_cores_are_split_into_contiguous_parts(
     cores: list[int], count: int, expected: list[list[int]]
 ) -> None:
     assert shares(cores, count) == expected
+
+
+def test_ranks_share_no_core_and_stay_on_one_node(tmp_path: Path) -> None:
+    """Two sockets of 56 cores with two threads each, whose second threads have the last numbers."""
+    for processor in range(224):
+        core = processor % 112
+        folder = tmp_path / f"cpu{processor}"
+        (folder / f"node{core // 56}").mkdir(parents=True)
+        (folder / "topology").mkdir()
+        (folder / "topology/physical_package_id").write_text(f"{core // 56}\n")
+        (folder / "topology/core_id").write_text(f"{core % 56}\n")
+    for ranks in (2, 4, 8):
+        parts = shares(by_core(range(224), tmp_path), ranks)
+        cores = [{processor % 112 for processor in part} for part in parts]
+        assert [len(one) for one in cores] == [112 // ranks] * ranks
+        assert len(set().union(*cores)) == 112
+        assert all(len({core // 56 for core in one}) == 1 for one in cores)
+    assert by_core({3, 1, 2}, tmp_path / "none") == [1, 2, 3]
 
 
 KILLED_PARENT = """
