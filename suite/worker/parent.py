@@ -131,14 +131,14 @@ def by_core(processors: Iterable[int], root: Path = Path("/sys/devices/system/cp
     In that order where Linux does not describe them.
     """
 
-    def place(number: int) -> tuple[int, ...]:
+    def locality(number: int) -> tuple[int, ...]:
         folder = root / f"cpu{number}"
         node = min((int(one.name[len("node") :]) for one in folder.glob("node[0-9]*")), default=0)
         names = ("physical_package_id", "core_id")
         return (node, *(int((folder / "topology" / name).read_text()) for name in names), number)
 
     try:
-        return sorted(processors, key=place)
+        return sorted(processors, key=locality)
     except (OSError, ValueError):
         return sorted(processors)
 
