@@ -137,6 +137,11 @@ def _refuse_unlike(plans: Sequence[Plan]) -> None:
     unlike = [f"{name}: {a[name]} and {b[name]}" for name in a if a[name] != b[name]]
     if unlike:
         raise BadConfiguration(f"not comparable: A and B differ in {'; '.join(unlike)}")
+    if len(caches := {plan.key.cache for plan in plans}) > 1:
+        raise BadConfiguration(
+            f"cache: expected the same on both sides, found {' and '.join(sorted(caches))}: interleaved, the "
+            "cold side would evict the files of the warm one; run each alone, then `make compare`"
+        )
 
 
 def _measure(prepared: Sequence[PreparedRun]) -> list[Outcome]:

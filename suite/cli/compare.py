@@ -135,14 +135,16 @@ def input_bound(args: argparse.Namespace) -> int:
     from suite.compare.input_bound import input_bounds
     from suite.compare.result_row import checked_rows
     from suite.report.compare_text import TextLine
-    from suite.report.junit import PASSED, JunitCase
+    from suite.report.junit import FAILED, PASSED, JunitCase
 
     for problem in filter(None, map(problem_of, args.results)):
         raise UsageError(f"expected results' folders, found {problem}")
     rows = checked_rows(args.results)
     if unscored := [row for row in rows if not row.metrics]:
         first = unscored[0]
-        print(f"compare: {first.run_id} has no score: {first.status}: {first.why}", file=sys.stderr)
+        text = f"{first.run_id} has no score: {first.status}: {first.why}"
+        print(f"compare: {text}", file=sys.stderr)
+        _junit(args, [JunitCase("input bound", FAILED, text)])
         return REJECTED
     found = input_bounds(rows)
     if not found:
@@ -151,7 +153,7 @@ def input_bound(args: argparse.Namespace) -> int:
             "workload, framework, phase, batch, loader, storage format, threads and machine, found others"
         )
         print(f"compare: {text}", file=sys.stderr)
-        _junit(args, [])
+        _junit(args, [JunitCase("input bound", FAILED, text)])
         return UNLIKE
     show(args, [TextLine(one.sentence) for one in found], {"input_bounds": [one.as_dict() for one in found]})
     _junit(args, [JunitCase(f"input bound of {one.run_id}", PASSED, one.sentence) for one in found])

@@ -31,6 +31,14 @@ _REPORT, _SIGNED = "replay.json", "verdict.dsse.json"
 
 def main(args: argparse.Namespace) -> int:
     """Judge the result, replay it, compare, and write the outcome."""
+    # Options of the other kind of replay would change nothing.
+    unused = ("nonce", "pair", "repeats") if args.device else ("steps", "framework", "threads")
+    for name in unused:
+        if getattr(args, name) is not None:
+            how = "without" if args.device else "with"
+            raise UsageError(f"--{name}: expected {how} --device only; leave it out")
+    if args.threads is not None and args.threads < 1:
+        raise UsageError(f"--threads: expected at least 1, found {args.threads}")
     return _first_steps(args) if args.device else _replay(args)
 
 
@@ -120,7 +128,9 @@ def _replay(args: argparse.Namespace) -> int:
     nonce = nonce_of(args)
     record = record_of(raw)
     try:
-        chosen = select(root_of(raw.data), nonce, args.repeats, len(record.repeats))
+        chosen = select(
+            root_of(raw.data), nonce, 1 if args.repeats is None else args.repeats, len(record.repeats)
+        )
     except ValueError as error:
         raise UsageError(f"--{error}") from error
     out = output_folder(args, raw, "replay", nonce)
@@ -178,14 +188,15 @@ def _first_steps(args: argparse.Namespace) -> int:
     if not record.computes:
         raise UsageError(f"expected a run of train or infer, found a {record.kind}: it computes no steps")
     out = output_folder(args, raw, f"first-steps-{args.framework or record.key.framework}", _digest(raw))
+    steps = 3 if args.steps is None else args.steps
     items: list[ComparedItem] = recompute(
-        record, replay_options(args, out), args.framework or record.key.framework, args.steps, args.threads
+        record, replay_options(args, out), args.framework or record.key.framework, steps, args.threads
     )
     rows = [item.as_dict() for item in items]
     report = {**value, "first_steps": rows}
     files = {_REPORT: (json.dumps(report, indent=2) + "\n").encode("ascii")}
     differs = bool(different(items))
-    summary = f"first {args.steps} steps {'differ' if differs else 'hold'}: {counted(rows)}"
+    summary = f"first {steps} steps {'differ' if differs else 'hold'}: {counted(rows)}"
     end = "no level: only a replay of whole repeats, with their time, reaches L3"
     write_and_print(args, report, files, out, [*item_lines(rows), "", summary, end])
     return REJECTED if differs else ACCEPTED

@@ -18,6 +18,8 @@ def main(args: argparse.Namespace) -> int:
     from suite.site.cache import Cache, write
     from suite.site.report import report_of_folder, report_of_result
 
+    if not args.submissions.is_dir():  # withdrawn results and copies would not be found
+        raise UsageError(f"--submissions: expected a folder of submissions, found none at {args.submissions}")
     cache = Cache(args.cache_dir / "site")
     if args.result is not None:
         if (problem := problem_of(args.result)) is not None:

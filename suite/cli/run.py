@@ -105,14 +105,14 @@ def one_run(settings: Settings, measure: bool = True, here: Placement | None = N
         from suite.cli.on_kubernetes import write_run
 
         return write_run(settings, settings.kubernetes)
-    plan = resolve(settings, detect_machine())
-    if settings.dry:
-        return dry.show(plan)
     if settings.nodes > 1 and here is None:
         raise BadConfiguration(
             f"nodes: expected a launcher that starts {settings.nodes} machines, found {settings.launcher}; "
             "use LAUNCHER=slurm or kubernetes, or start `python -m suite node` on each (docs/scaling.md)"
         )
+    plan = resolve(settings, detect_machine())
+    if settings.dry:
+        return dry.show(plan)
     resources = prepare_resources(plan)
     if not measure:
         return conversion.finish(plan, resources)

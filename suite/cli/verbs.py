@@ -269,9 +269,9 @@ _ALL = (
     Verb(
         "audit-replay", "suite.cli.replay", (
             *AGAIN,
-            Option("repeats", "how many of the five", metavar="K", default=1, type=int),
+            Option("repeats", "how many of the five (default: 1)", metavar="K", type=int),
             Option("device", "only compute the first steps again, on this processor", ("cpu",)),
-            Option("steps", "with --device: how many", metavar="N", default=3, type=int),
+            Option("steps", "with --device: how many (default: 3)", metavar="N", type=int),
             Option("framework", "with --device: in which (default: the log's)", metavar="NAME"),
             replace(THREADS, help="with --device: how many (default: all cores)"),
         ),

@@ -8,12 +8,28 @@ from suite.datasets import coco, wmt16
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.coco_weights import take_weights
 from suite.datasets.download import DOWNLOADS, discard, download, require_space
-from suite.datasets.errors import storage_errors
+from suite.datasets.errors import DatasetError, DatasetMissing, storage_errors
 from suite.datasets.fetch_pieces import fetch_pieces
 from suite.datasets.install import install_archive, install_copy
 from suite.datasets.prepare import PreparedDataset, check, derive, missing_dataset
 from suite.datasets.site_folder import take_folder
 from suite.datasets.verify import Progress
+
+
+def _require_same_source(entry: CatalogueEntry, folder: Path, copy: Path | None) -> None:
+    """DatasetError if ``folder`` links to other images than those in ``copy``, or ``copy`` is not there."""
+    if copy is None:
+        return
+    if not copy.exists():
+        raise DatasetMissing(f"{copy}: expected the files of {entry.name}, found no such file or folder.")
+    wanted = copy.resolve()
+    for link in sorted(one for one in folder.iterdir() if one.is_symlink()):
+        source = link.resolve().parent
+        if (wanted / link.name).is_dir() and wanted != source:
+            raise DatasetError(
+                f"{entry.name}: expected the images of {wanted}, found a dataset of those in {source}. "
+                f"Remove {folder}, which only links to them, or set DATA_ROOT to another folder."
+            )
 
 
 def fetch(
@@ -31,6 +47,7 @@ def fetch(
     """
     folder = root / entry.name
     if folder.exists():
+        _require_same_source(entry, folder, copy)
         prepared = derive(entry, check(entry, folder, progress, verify=False), progress)
         if entry.weights is not None:
             take_weights(entry, prepared, progress, copy)

@@ -65,6 +65,8 @@ def require_possible(settings: Settings, key: Key, on_gpu: bool, machine: Machin
         raise Unsupported(f"loader: {why}: expected native, found {settings.loader}; use loader=native")
     if settings.storage != "files":
         _require_storage_readable(settings, key)
+    if key.cache == "cold" and key.data == "synthetic":
+        raise BadConfiguration("cache: expected warm with synthetic data, which no file holds, found cold")
 
 
 def _require_ranks(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
@@ -84,6 +86,10 @@ def _require_several_nodes_possible(settings: Settings) -> None:
         raise BadConfiguration(f"devices: expected a number with several nodes, found [{found}]")
     if settings.batch_max:
         raise BadConfiguration("batch: expected a number with several nodes, found max; search on one node")
+    if settings.min_seconds is not None:
+        raise BadConfiguration(
+            "min_seconds: a pilot on one node decides the steps; with several nodes choose STEPS"
+        )
 
 
 def _require_storage_readable(settings: Settings, key: Key) -> None:
@@ -137,8 +143,10 @@ def require_counts_allowed(settings: Settings, division: str, rules: rulebook.Ru
         raise BadConfiguration(
             f"{first}: closed has the counts of the rules, found {value}; leave it out, or use division=open"
         )
-    if settings.mode == "quality" and first != "repeats":
-        raise BadConfiguration(f"{first}: a quality run has no window of fixed steps, found {value}")
+    if settings.mode == "quality" and (of_window := [name for name in given if name != "repeats"]):
+        raise BadConfiguration(
+            f"{of_window[0]}: a quality run has no window of fixed steps, found {given[of_window[0]]}"
+        )
     if settings.steps is not None and settings.min_seconds is not None:
         raise BadConfiguration(
             f"min_seconds: expected steps or min_seconds, found steps={settings.steps} and "

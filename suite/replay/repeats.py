@@ -87,6 +87,8 @@ def _require_replayable(header: Mapping[str, Any]) -> None:
     if header["kind"] != BENCHMARK or header["mode"] != "throughput":
         found = f"a {header['kind']}" if header["kind"] != BENCHMARK else f"mode {header['mode']}"
         raise Unsupported(f"audit-replay: expected a throughput run of train or infer, found {found}")
+    if (nodes := header["key"].get("nodes", 1)) > 1:
+        raise Unsupported(f"audit-replay: expected a run on one node, found one on {nodes}")
     version = header["rules"]["version"]
     if version not in ("practice", LATEST):
         raise Unsupported(

@@ -178,6 +178,8 @@ def _plan_cell(
                 f"launcher: expected local, found {settings.launcher}; the cells run on this machine: submit "
                 "the whole matrix or sweep as a job of one node"
             )
+        if settings.nodes > 1:
+            raise Unsupported(f"nodes: the cells run on this machine, found {settings.nodes}")
         plan = resolve(settings, machine, find)
         custom = custom_code(settings, plan.accelerator)
     except Unsupported as error:

@@ -90,6 +90,8 @@ def plan_set(
     # Options of the synchronous arm alone: the other arms exchange nothing.
     exchange = [option for option in options if option.partition("=")[0] in EXCHANGE_OPTIONS]
     others = [option for option in options if option not in exchange]
+    if f"strategy={INDEPENDENT}" in exchange:
+        raise BadConfiguration(f"strategy: expected an exchange, found {INDEPENDENT}, an arm of every set")
     with composer() as compose:
         single = _resolved(compose, [*others, "devices=1"], machine, find)
         key, batch = single.key, single.key.batch

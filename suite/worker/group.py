@@ -15,6 +15,7 @@ from time import monotonic, monotonic_ns
 from suite.contract import LostRank, Network
 from suite.contract.network import connect, keep_alive
 
+_HELLO_S = 1.0  # a rank sends the secret at once; strangers that are silent must not use up the time to meet
 MEETING_S = 300.0  # longest time until all ranks have connected: they import for different times
 STRANDED = 5  # exit status of a rank that ended because it lost another one
 
@@ -98,7 +99,7 @@ def _accept(network: Network, count: int) -> list[socket.socket]:
             server.settimeout(max(0.001, until - monotonic()))
             try:
                 peer, _ = server.accept()
-                peer.settimeout(10)
+                peer.settimeout(_HELLO_S)
                 known = hmac.compare_digest(peer.recv(len(secret), socket.MSG_WAITALL), secret)
             except OSError as error:
                 if monotonic() < until:

@@ -210,6 +210,14 @@ def test_a_report_is_one_small_file_without_links(tmp_path: Path, capsys: pytest
     assert out.read_text() == "mine"
 
 
+def test_a_report_without_submissions_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would show a withdrawn result as valid."""
+    result = next(ON_ONE_DEVICE.glob("vgg16/*train*"))
+    arguments = ["report", "--result", str(result), "--out", str(tmp_path / "report.html")]
+    assert main([*arguments, "--submissions", str(tmp_path / "none")]) == 2
+    assert "--submissions: expected a folder of submissions" in capsys.readouterr().err
+
+
 def test_report_of_a_copy_elsewhere_claims_nothing_that_needs_a_comparison(tmp_path: Path) -> None:
     original = next(ON_ONE_DEVICE.glob("vgg16/*train*"))
     copy = shutil.copytree(original, tmp_path / original.name)

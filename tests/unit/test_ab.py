@@ -88,6 +88,7 @@ def test_interleaved_order_favours_neither_side() -> None:
             "phase",
         ),
         (PAIR, "launcher=slurm", "launcher=local", 11, "A: launcher: expected local, found slurm"),
+        (PAIR, "cache=cold", "cache=warm", 10, "cache: expected the same on both sides, found cold and warm"),
         (PAIR, "devices=2 nodes=2", "devices=2", 11, "A: nodes: expected 1, found 2"),
         (("workload=ncf",), "framework=pytorch", "", 10, "framework: expected framework="),
     ],

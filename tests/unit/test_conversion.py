@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from PIL import Image
 from suite.common.decoder import decode
 from suite.contract import BadData, ConversionJob, ConversionKey
 from suite.worker.conversion import step_columns
-from suite.workloads._conversion.conversion import Conversion, StoredImage
+from suite.workloads._conversion.conversion import Conversion, FinishedShard, StoredImage
 from suite.workloads._conversion.datum import decoded, raw
 from suite.workloads._conversion.source import SourceImage, encoded_again, stored_digest
 from suite.workloads.storage import Encoding, Shard, read_list
@@ -123,6 +124,27 @@ def test_images_are_resized_and_encoded_again(encoding: str, least: int, whole: 
     again = encoded_again(source, Encoding(encoding.split("-", maxsplit=1)[0], 24))
     assert done.pixels == sha256(bytes.fromhex(stored_digest(again))).hexdigest()
     pair.close()
+
+
+class Counting(Plain):
+    """Notes the shards that it converts."""
+
+    made: ClassVar[list[int]] = []
+
+    def convert(self, shard: Shard) -> FinishedShard:
+        self.made.append(shard.number)
+        return super().convert(shard)
+
+
+def test_soak_does_not_make_pending_shards_again(whole: Path, tmp_path: Path) -> None:
+    """Two threads would write the same files."""
+    Counting.made.clear()
+    pair = Counting(job(whole, tmp_path))
+    pair.step(0)  # which compiles a benchmark
+    for step in range(10):
+        pair.step(step)
+    pair.close()
+    assert sorted(Counting.made) == [0, *range(10)]
 
 
 def test_source_is_verified_before_it_is_encoded_again(tmp_path: Path) -> None:

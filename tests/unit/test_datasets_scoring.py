@@ -147,6 +147,17 @@ def test_case_does_not_change_bleu(folder: Path, tmp_path: Path) -> None:
     assert math.isclose(bleu.bleu(tmp_path, tokens, np.arange(len(tokens))).value, 100.0)
 
 
+def test_references_end_at_newlines_alone(folder: Path, tmp_path: Path) -> None:
+    """As the sentences that a model reads: a carriage return or a line separator within one ends nothing."""
+    for name in ("vocab.bpe.32000", "newstest2014.de"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    text = (folder / "newstest2014.de").read_bytes()
+    (tmp_path / "newstest2014.de").write_bytes("eins\rzwei\u2028\x85drei\n\n".encode() + text)
+    tokens = _reference_tokens(folder)
+    more = np.concatenate([tokens[:2], tokens])
+    assert bleu.bleu(tmp_path, more, np.arange(len(more))).value > 50
+
+
 def test_bad_translations_are_refused(folder: Path) -> None:
     tokens = _reference_tokens(folder)
     index = np.arange(len(tokens))

@@ -18,7 +18,7 @@ from suite.cli import main as cli
 from suite.containers.engines.container import Mount
 from suite.datasets import catalogue, fetch, image_folder, prepare, site_folder, verify
 from suite.datasets.catalogue import CatalogueEntry
-from suite.datasets.errors import DatasetCorrupt, DatasetMissing
+from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing
 from suite.workloads._classification.sources import Files, validation_labels
 from tests.fixtures import image_files
 
@@ -237,6 +237,17 @@ def test_journal_of_another_folder_is_ignored(theirs: Path, tmp_path: Path) -> N
     (tmp_path / "data/.imagenet.verifying").write_text(f"/elsewhere\n{line}")
     found = take(theirs, tmp_path / "data")
     assert found.files["train/n00000000/train_0.JPEG"].sha256 == verify.sha256_file(path)
+
+
+def test_images_of_another_folder_are_not_taken_for_those_that_are_there(tmp_path: Path) -> None:
+    theirs = image_files.folders(tmp_path / "theirs")
+    others = image_files.folders(tmp_path / "others")
+    found = take(theirs, tmp_path / "data")
+    assert take(theirs, tmp_path / "data").digest == found.digest
+    with pytest.raises(DatasetError, match=r"expected the images of .*others, found .*theirs\. Remove"):
+        take(others, tmp_path / "data")
+    with pytest.raises(DatasetMissing, match="none: expected the files of imagenet"):
+        take(tmp_path / "none", tmp_path / "data")
 
 
 def test_custom_images_are_identified_by_their_digest(tmp_path: Path) -> None:

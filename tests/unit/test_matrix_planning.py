@@ -148,6 +148,7 @@ KUBERNETES = (
         (("precision=tf32",), "tf32"),
         (("loader=dali",), "loader: ncf reads no images"),
         (("runtime=docker", "launcher=slurm"), "submit the whole matrix or sweep as a job"),
+        (("devices=2", "nodes=2"), "nodes: the cells run on this machine, found 2"),
         (KUBERNETES, "launcher: expected local, found kubernetes"),
     ],
 )

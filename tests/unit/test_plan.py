@@ -221,6 +221,9 @@ def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
     [
         (("mode=quality", "phase=infer"), BadConfiguration),
         (("mode=quality", "data=synthetic"), BadConfiguration),
+        (("mode=quality", "repeats=1", "min_seconds=5"), BadConfiguration),
+        (("cache=cold", "data=synthetic"), BadConfiguration),
+        (("devices=2", "nodes=2", "min_seconds=5"), BadConfiguration),
         (("devices=2", "mode=quality", "strategy=independent"), BadConfiguration),
         (("devices=3", "nodes=2"), BadConfiguration),
         (("devices=2", "nodes=2", "batch=max"), BadConfiguration),

@@ -157,6 +157,7 @@ def test_replay_refuses_other_code_and_names_the_commit(tmp_path: Path) -> None:
         ({"mode": "quality"}, "found mode quality"),
         ({"rules": {"version": "0.2"}}, "found 0.2"),
         ({"kind": "conversion"}, "found a conversion"),
+        ({"key": {"nodes": 2}}, "expected a run on one node, found one on 2"),
     ],
 )
 def test_replay_refuses_quality_conversion_and_old_rules(
@@ -175,6 +176,13 @@ def test_replay_refuses_quality_conversion_and_old_rules(
     ("options", "message"),
     [
         (["--nonce", "ab"], "--nonce: expected 64"),
+        (["--device", "cpu", "--repeats", "2"], "--repeats: expected without --device"),
+        (["--device", "cpu", "--pair", "pair.py"], "--pair: expected without --device"),
+        (["--device", "cpu", "--nonce", "ab"], "--nonce: expected without --device"),
+        (["--device", "cpu", "--threads", "0"], "--threads: expected at least 1, found 0"),
+        (["--steps", "3"], "--steps: expected with --device"),
+        (["--framework", "mxnet"], "--framework: expected with --device"),
+        (["--threads", "2"], "--threads: expected with --device"),
         (["--device", "cpu", "--key", "none.pem"], "prove no time"),
         (["--repeats", "6"], "expected 1 to 5"),
         (["--device", "cpu", "--framework", "caffe", "--other-code"], "framework"),

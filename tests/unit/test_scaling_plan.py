@@ -106,6 +106,7 @@ def test_equal_options_share_a_folder_and_others_do_not(tmp_path: Path) -> None:
         (("purpose=submission",), (2,), None, BadConfiguration, "expected trial"),
         (("launcher=slurm",), (2,), None, Unsupported, "expected local, found slurm"),
         (KUBERNETES, (2,), None, Unsupported, "expected local, found kubernetes"),
+        (("strategy=independent",), (2,), None, BadConfiguration, "found independent, an arm of every set"),
         (("min_seconds=5",), (2,), None, BadConfiguration, "min_seconds: .* choose STEPS"),
         ((), range(2, 19), None, BadConfiguration, "at most 16 numbers"),
         ((), (2,), "  ", BadConfiguration, "cause: expected up to 500 printable .*, not all blank"),

@@ -26,7 +26,8 @@ def bleu(folder: Path, tokens: NDArray[np.integer[Any]], index: NDArray[np.integ
     """Uncased corpus BLEU (0..100) against ``newstest2014.de``: sacrebleu with -lc --tokenize intl."""
     import sacrebleu  # here, because only this function needs it and it is slow to import
 
-    references = _lines(folder / "newstest2014.de")
+    # As the reader of the sources: a sentence ends at a newline alone, and may be empty.
+    references = (folder / "newstest2014.de").read_bytes().decode().removesuffix("\n").split("\n")
     if len(tokens) != len(index) or not np.array_equal(np.sort(index), np.arange(len(references))):
         raise ScoringError(
             f"expected each of the {len(references)} test sentences exactly once, found {len(tokens)} "

@@ -139,7 +139,8 @@ class Conversion(ABC):
         if index not in self._pending:
             last = WARMUP_STEPS if index < WARMUP_STEPS else STEPS
             for at in range(index, last):
-                self._pending[at] = self.pool.submit(self.convert, self.shards[at])
+                if at not in self._pending:  # the step that compiles has submitted its span
+                    self._pending[at] = self.pool.submit(self.convert, self.shards[at])
         try:
             done = self._pending.pop(index).result()
         except BaseException:
