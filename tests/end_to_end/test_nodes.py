@@ -263,8 +263,9 @@ def test_node_with_another_token_is_not_admitted(nodes: Nodes) -> None:
     assert nodes.codes(60) == [23, 23]
 
 
-def test_run_on_several_nodes_needs_a_launcher(tmp_path: Path) -> None:
-    argv = command(tmp_path, "runtime=native", *TRAINING)
+@pytest.mark.parametrize("dry", ["dry=false", "dry=true"])
+def test_run_on_several_nodes_needs_a_launcher(dry: str, tmp_path: Path) -> None:
+    argv = command(tmp_path, "runtime=native", *TRAINING, dry)
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 10
     assert "use LAUNCHER=slurm or kubernetes" in done.stderr
