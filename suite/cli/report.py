@@ -18,18 +18,18 @@ def main(args: argparse.Namespace) -> int:
     from suite.site.cache import Cache, write
     from suite.site.report import report_of_folder, report_of_result
 
-    if not args.submissions.is_dir():  # withdrawn results and copies would not be found
-        raise UsageError(f"--submissions: expected a folder of submissions, found none at {args.submissions}")
     cache = Cache(args.cache_dir / "site")
     if args.result is not None:
         if (problem := problem_of(args.result)) is not None:
             raise UsageError(f"expected a result's folder, found {problem}")
+        _require_submissions(args.submissions)
         result, page = report_of_result(args.result.absolute(), args.submissions.absolute(), cache)
         name = f"{result.digest[:16]}.html"
     else:
         if not args.results_dir.is_dir():
             raise UsageError(f"--results-dir: no such folder: {args.results_dir}")
         refuse_result(args.results_dir)
+        _require_submissions(args.submissions)
         results, page = report_of_folder(args.results_dir.absolute(), args.submissions.absolute(), cache)
         if not results:
             raise UsageError(f"no result in {args.results_dir}/ yet: make run WORKLOAD=ncf FRAMEWORK=pytorch")
@@ -39,6 +39,12 @@ def main(args: argparse.Namespace) -> int:
     write(out, page.encode())
     print(f"report: {out}")
     return 0
+
+
+def _require_submissions(root: Path) -> None:
+    """UsageError without them: withdrawn results and copies would not be found."""
+    if not root.is_dir():
+        raise UsageError(f"--submissions: expected a folder of submissions, found none at {root}")
 
 
 def _refuse_others(path: Path) -> None:
