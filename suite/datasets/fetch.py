@@ -23,7 +23,7 @@ def _require_same_source(entry: CatalogueEntry, folder: Path, copy: Path | None)
     if not copy.exists():
         raise DatasetMissing(f"{copy}: expected the files of {entry.name}, found no such file or folder.")
     wanted = copy.resolve()
-    for link in sorted(one for one in folder.iterdir() if one.is_symlink()):
+    for link in sorted(one for one in folder.glob("*") if one.is_symlink()):
         source = link.resolve().parent
         if (wanted / link.name).is_dir() and wanted != source:
             raise DatasetError(

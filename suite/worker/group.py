@@ -15,7 +15,7 @@ from time import monotonic, monotonic_ns
 from suite.contract import LostRank, Network
 from suite.contract.network import connect, keep_alive
 
-_HELLO_S = 1.0  # a rank sends the secret at once; strangers that are silent must not use up the time to meet
+_HELLO_S = 5.0  # a rank sends the secret at once; strangers that are silent must not use up the time to meet
 MEETING_S = 300.0  # longest time until all ranks have connected: they import for different times
 STRANDED = 5  # exit status of a rank that ended because it lost another one
 
