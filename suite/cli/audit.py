@@ -31,6 +31,12 @@ def main(args: argparse.Namespace) -> int:
     return _verify(args) if args.verify is not None else _audit(args)
 
 
+def require_submissions(root: Path) -> None:
+    """UsageError if ``root`` is no folder: withdrawn results and copies would not be found."""
+    if not root.is_dir():
+        raise UsageError(f"--submissions: expected a folder of submissions, found none at {root}")
+
+
 def judged_at(path: Path, root: Path) -> dict[str, Any]:
     """The verdict on the result in ``path``, computed in the sandbox; UsageError if there is no result."""
     from suite.audit.judgement import AUDIT_TASKS, judged
@@ -39,8 +45,7 @@ def judged_at(path: Path, root: Path) -> dict[str, Any]:
 
     if (problem := result_problem(path)) is not None:
         raise UsageError(f"expected a result's folder, found {problem}")
-    if not root.is_dir():  # withdrawn results and copies would not be found
-        raise UsageError(f"--submissions: expected a folder of submissions, found none at {root}")
+    require_submissions(root)
     with Sandbox(AUDIT_TASKS) as sandbox:
         value = judged(sandbox, path, root)
     for fault in value["not_compared"]:

@@ -51,10 +51,10 @@ def _prepare(
     entry: CatalogueEntry, arguments: argparse.Namespace, copy: Path | None, meter: ByteProgress
 ) -> PreparedDataset:
     root = arguments.data_root.resolve()
-    if copy is not None and (arguments.verify or entry.kind == "mini"):
-        why = "--verify checks what is there" if arguments.verify else "the dataset of mini is generated"
-        raise DatasetMissing(f"{entry.name}: --from: {why}; leave it out")
     if arguments.verify or entry.kind == "mini":
+        if copy is not None:
+            why = "--verify checks what is there" if arguments.verify else "the dataset of mini is generated"
+            raise DatasetMissing(f"{entry.name}: --from: {why}; leave it out")
         return prepare(entry.name, root, meter, arguments.verify)
     from suite.datasets.fetch import fetch
 

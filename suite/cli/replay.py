@@ -31,7 +31,7 @@ _REPORT, _SIGNED = "replay.json", "verdict.dsse.json"
 
 def main(args: argparse.Namespace) -> int:
     """Judge the result, replay it, compare, and write the outcome."""
-    # Options of the other kind of replay would change nothing.
+    # A replay of repeats ignores the options of the first steps, and the other way round.
     unused = ("nonce", "pair", "repeats") if args.device else ("steps", "framework", "threads")
     for name in unused:
         if getattr(args, name) is not None:
@@ -127,10 +127,9 @@ def _replay(args: argparse.Namespace) -> int:
         raise UsageError("expected a completed run, found one without a score: there is nothing to repeat")
     nonce = nonce_of(args)
     record = record_of(raw)
+    count = 1 if args.repeats is None else args.repeats
     try:
-        chosen = select(
-            root_of(raw.data), nonce, 1 if args.repeats is None else args.repeats, len(record.repeats)
-        )
+        chosen = select(root_of(raw.data), nonce, count, len(record.repeats))
     except ValueError as error:
         raise UsageError(f"--{error}") from error
     out = output_folder(args, raw, "replay", nonce)

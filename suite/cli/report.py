@@ -15,6 +15,7 @@ from suite.cli.guard import UsageError
 def main(args: argparse.Namespace) -> int:
     """Write the report; the exit code as above."""
     from suite.cli.archives import problem_of, refuse_result
+    from suite.cli.audit import require_submissions
     from suite.site.cache import Cache, write
     from suite.site.report import report_of_folder, report_of_result
 
@@ -22,14 +23,14 @@ def main(args: argparse.Namespace) -> int:
     if args.result is not None:
         if (problem := problem_of(args.result)) is not None:
             raise UsageError(f"expected a result's folder, found {problem}")
-        _require_submissions(args.submissions)
+        require_submissions(args.submissions)
         result, page = report_of_result(args.result.absolute(), args.submissions.absolute(), cache)
         name = f"{result.digest[:16]}.html"
     else:
         if not args.results_dir.is_dir():
             raise UsageError(f"--results-dir: no such folder: {args.results_dir}")
         refuse_result(args.results_dir)
-        _require_submissions(args.submissions)
+        require_submissions(args.submissions)
         results, page = report_of_folder(args.results_dir.absolute(), args.submissions.absolute(), cache)
         if not results:
             raise UsageError(f"no result in {args.results_dir}/ yet: make run WORKLOAD=ncf FRAMEWORK=pytorch")
@@ -39,12 +40,6 @@ def main(args: argparse.Namespace) -> int:
     write(out, page.encode())
     print(f"report: {out}")
     return 0
-
-
-def _require_submissions(root: Path) -> None:
-    """UsageError without them: withdrawn results and copies would not be found."""
-    if not root.is_dir():
-        raise UsageError(f"--submissions: expected a folder of submissions, found none at {root}")
 
 
 def _refuse_others(path: Path) -> None:

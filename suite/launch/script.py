@@ -14,9 +14,9 @@ from pathlib import Path
 from suite.launch.placement import JOIN, JOIN_S
 from suite.plan.slurm_options import WARNING_S, SlurmOptions
 
-# For the other nodes, after the first one has ended. Node 0 needs longer than it waits for nodes: one that
-# failed before it joined has ended first, and node 0 says which.
-_LEAVE_S = 60
+# srun kills the other tasks so many seconds after a first one has ended. If that is a node that failed before
+# it joined, node 0 still waits for it, and then needs this long to report which node is missing.
+_REPORT_S = 60
 SCRIPT, OUTPUT, ERRORS, EXIT_CODE = "job.sh", "stdout.txt", "stderr.txt", "exit_code.txt"
 ENDED, TIME_LIMIT, CANCELLED = "ended", "time-limit", "cancelled"  # the reason in EXIT_CODE
 _EXPORTED = (  # needed by the suite, the container engines and site Pythons; other variables are not exported
@@ -89,7 +89,7 @@ def script(
     if nodes > 1:
         cpus = [] if options.cpus is None else [f"--cpus-per-task={options.cpus}"]
         srun = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", *_SRUN, *cpus]
-        srun.append(f"--wait={math.ceil(join_s) + _LEAVE_S}")
+        srun.append(f"--wait={math.ceil(join_s) + _REPORT_S}")
         command = ["srun", *srun, *command]
     own = shlex.quote(str(folder / "node_0.txt"))
     body = _BODY.format(

@@ -126,9 +126,10 @@ def run_ranks(channel: Channel, numbers: Sequence[int]) -> int:
 
 
 def by_core(processors: Iterable[int], root: Path = Path("/sys/devices/system/cpu")) -> list[int]:
-    """``processors`` by NUMA node, socket and core: in the order of their numbers siblings are far apart.
+    """``processors`` by NUMA node, socket and core, so that a contiguous part of them has whole cores.
 
-    In that order where Linux does not describe them.
+    Linux often numbers the second threads of all cores after the first ones. Without a description of the
+    processors in ``root`` they are in the order of their numbers.
     """
 
     def locality(number: int) -> tuple[int, ...]:
