@@ -157,7 +157,7 @@ def test_probes_find_largest_batch_and_header_lists_them(tmp_path: Path) -> None
     log = tmp_path / "results" / "found" / "run.jsonl"
     log.parent.mkdir(parents=True)
     ends = {"kind": "footer", "mono_ns": 5}
-    first = {"kind": "header", "wall": "2026", "data": header}
+    first = {"kind": "header", "wall": "2026-12-01T00:00:00.000000Z", "data": header}
     log.write_text(f"{json.dumps(first)}\n{json.dumps(ends)}\n")
     (found,) = finished_results(tmp_path / "results")
     assert found.configuration == json.loads(json.dumps(before))

@@ -15,6 +15,7 @@ from suite.contract import STEPS, WARMUP_STEPS
 from suite.worker import loop
 from suite.worker.conversion import ConversionBench
 from suite.worker.main import Bench, prepare
+from suite.worker.record import RecordingData
 
 
 class Recorder:
@@ -164,7 +165,7 @@ def test_soak_with_a_cold_cache_reads_no_batch_of_the_window(monkeypatch: pytest
         recorder = Pair()
         key = SimpleNamespace(cache=cache)
         job = SimpleNamespace(key=key, soak_ns=20_000_000, world_size=1)
-        data = SimpleNamespace(slot=lambda step: None, forget=lambda: None)
+        data = RecordingData(SimpleNamespace(slot=lambda step: None, steps_per_epoch=1))
         channel = SimpleNamespace(phase=lambda name: None)
         with monkeypatch.context() as patched:  # 10 µs between any two looks at the clock
             patched.setattr(loop, "monotonic_ns", itertools.count(0, 10_000).__next__)
